@@ -38,6 +38,11 @@ func (t Tokens) Plus(o Tokens) Tokens {
 	return Tokens{t.Input + o.Input, t.Output + o.Output, t.CachedRead + o.CachedRead, t.CachedWrite + o.CachedWrite, t.Reasoning + o.Reasoning}
 }
 
+// Minus returns the differences of the parts.
+func (t Tokens) Minus(o Tokens) Tokens {
+	return Tokens{t.Input - o.Input, t.Output - o.Output, t.CachedRead - o.CachedRead, t.CachedWrite - o.CachedWrite, t.Reasoning - o.Reasoning}
+}
+
 // Bounds of the counts of one model call or one turn. Larger ones are refused: no model has them.
 const (
 	MaxTokens = 1_000_000_000
@@ -61,7 +66,7 @@ func (t Tokens) Valid() bool {
 // A ModelCall is the usage of one call of a model, or of several that its source does not tell
 // apart.
 type ModelCall struct {
-	ID       string `json:"id"` // names the call among all of the same CLI; the same in a copy of its source
+	ID       string `json:"id"` // names the call among all of its agent; the same in a copy of its source
 	Model    string `json:"model,omitempty"`
 	Tokens          // members of the call
 	Cost     int64  `json:"cost,omitempty"`     // that the agent states, in millionths
@@ -83,6 +88,22 @@ type Usage struct {
 	Team    TeamID      `json:"team,omitempty"`
 	Wake    string      `json:"wake,omitempty"`
 	Thread  string      `json:"thread,omitempty"`
+
+	// Known says that the hub read the counts itself: from the protocol of an agent that it runs, or
+	// from the transcript of a CLI. Others are the word of the agent.
+	Known bool `json:"known,omitempty"`
+}
+
+// Exceeds reports whether the counts of u take the place of those of another report of the same call: the
+// hub's own reading does, and of two readings or two words the larger one.
+func (u Usage) Exceeds(o Usage) bool {
+	switch {
+	case u.Known != o.Known:
+		return u.Known
+	case u.Tokens.Sum() != o.Tokens.Sum():
+		return u.Tokens.Sum() > o.Tokens.Sum()
+	}
+	return u.Cost > o.Cost
 }
 
 // A UsageKind is a member by which usage is summed up.
@@ -117,6 +138,7 @@ type UsageQuery struct {
 	Task    TaskID
 	Team    TeamID
 	Run     RunID
+	Known   bool // only what the hub read itself
 }
 
 // A UsageSum is the usage of one key with one model, with or without a stated cost.
@@ -127,6 +149,7 @@ type UsageSum struct {
 	Calls    int64
 	Tokens
 	Cost int64
+	Said int64 // tokens that only the agent's word says
 }
 
 // A UsageRecord is the sum of one turn's record, as the journal has it.
@@ -187,6 +210,10 @@ type Budget struct {
 	SetAt    Time         `json:"set_at,omitzero"`
 	SetBy    AgentID      `json:"set_by"`
 
+	// Unpriced says that models without a price are free for a budget of money. Others count at the
+	// highest price of their vendor.
+	Unpriced bool `json:"unpriced,omitempty"`
+
 	// WarnedFor and SpentFor are the beginnings of the periods in which the notices about 80 and
 	// 100 % were sent; zero before the first.
 	WarnedFor Time `json:"-"`
@@ -231,8 +258,8 @@ type UsageReader interface {
 	Records(after int64, limit int) ([]UsageRecord, error)
 	// First returns a call of a record. It reports CodeNotFound when there is no such record.
 	First(record int64) (Usage, error)
-	// Call returns the call of a CLI with an id. It reports CodeNotFound when there is none.
-	Call(cli, id string) (Usage, error)
+	// Calls returns the calls with an id, one of each agent that reported it, by their names.
+	Calls(id string) ([]Usage, error)
 	// LastRecord returns the number of the newest record; 0 if there is none.
 	LastRecord() (int64, error)
 	// Budgets returns the budgets by their numbers.
@@ -241,9 +268,12 @@ type UsageReader interface {
 
 // A UsageWriter writes usage and budgets.
 type UsageWriter interface {
-	// Add stores the usage of a call, and reports whether it is new: a call whose CLI and id are
-	// known is left as it is.
+	// Add stores the usage of a call, and reports whether it is new: a call whose agent and id are
+	// stored is left as it is.
 	Add(Usage) (bool, error)
+	// Replace gives the stored call of an agent other counts, with their source. Its record and the work
+	// that it was for stay. It reports CodeNotFound when there is no such call.
+	Replace(Usage) error
 	// PutBudget stores a budget, new or known.
 	PutBudget(Budget) error
 	// RemoveBudget removes a budget, and reports CodeNotFound when there is none.

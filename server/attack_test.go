@@ -81,6 +81,7 @@ var attacks = []struct {
 	{"programs that git could run", (*scene).git},
 	{"harm that a member of a team could do", (*scene).teams},
 	{"verdicts on one's own work", (*scene).verdicts},
+	{"usage that spends what belongs to others", (*scene).money},
 	{"files that run commands", (*scene).runningFiles},
 	{"project tokens that are forged", (*scene).tokens},
 	{"invites that are guessed", (*scene).invites},

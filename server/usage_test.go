@@ -196,6 +196,27 @@ func TestUsageOfKeptAgents(t *testing.T) {
 			t.Errorf("%d tokens were counted", got)
 		}
 	})
+	t.Run("calls in a transcript that the hub can read count for everyone, others for the agent alone", func(t *testing.T) {
+		t.Parallel()
+		y := openTreasury(t)
+		path := filepath.Join(t.TempDir(), "s.jsonl")
+		line := func(id string) string {
+			return `{"type":"assistant","message":{"id":"` + id + `","model":"claude-sonnet-4-5","usage":{"input_tokens":1000}}}` + "\n"
+		}
+		if err := os.WriteFile(path, []byte(line("before")+line("a")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		calls := []hub.ModelCall{{ID: "before", Tokens: hub.Tokens{Input: 7}}, {ID: "a", Tokens: hub.Tokens{Input: 1}}, {ID: "b", Tokens: hub.Tokens{Input: 70_000}}}
+		mustCall(t, y.as(y.keys["planner"]), api.RecordUsage, usage.Report{
+			Source: hub.UsageTranscript, CLI: "claude", Calls: calls, Files: []usage.TranscriptPart{{Path: path, From: int64(len(line("before")))}},
+		})
+		if got := y.budget(usage.Limit{Of: "hub", Tokens: 5000, Per: hub.PerDay}); got.Used != 1000 || got.Said != 70_007 {
+			t.Errorf("the hub's budget: got %+v, want 1000 used and 70007 said", got)
+		}
+		if got := y.budget(usage.Limit{Of: "planner", Tokens: 5000, Per: hub.PerDay}); got.Used != 71_007 {
+			t.Errorf("the agent's own: got %+v, want 71007 used", got)
+		}
+	})
 	t.Run("a turn that spends a hard budget ends as it ended", func(t *testing.T) {
 		t.Parallel()
 		y := openTreasury(t)
@@ -224,7 +245,7 @@ func TestUsageOfKeptAgents(t *testing.T) {
 		b := y.away("builder", "claude", 1)
 		id := y.mail("spend some")
 		y.untilStep(id, "session: waiting")
-		y.budget(usage.Limit{Of: "builder", Turns: 1, Per: hub.PerTotal})
+		y.budget(usage.Limit{Of: "builder", Turns: 1, Per: hub.PerTotal}) // its own: its word counts
 		mustCall(t, y.as(y.keys["builder"]), api.RecordUsage, usage.Report{Source: hub.UsageTranscript, CLI: "claude", Session: "s", Turn: "t1", Ended: true, Calls: []hub.ModelCall{}})
 		if got := b.come(); got != nil {
 			t.Errorf("the waiter got %+v", got)

@@ -21,6 +21,7 @@ import (
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/launch"
 	"github.com/parley-agents/parley/internal/reach/wake"
+	"github.com/parley-agents/parley/internal/service/usage"
 	"github.com/parley-agents/parley/internal/shell"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
@@ -58,6 +59,7 @@ code is 1 if there is a problem.`,
 				checks = append(checks, checkTrees(cmd.Context(), client, a.guardOf)...)
 				checks = append(checks, a.checkConnections(cmd.Context(), home, url)...)
 				checks = append(checks, checkSpend(home)...)
+				checks = append(checks, checkBudgets(cmd.Context(), client)...)
 			}
 
 			config := server.Check{What: "configuration", OK: true}
@@ -357,10 +359,29 @@ func checkChannels(ctx context.Context, c *rpc.Client) (out []server.Check) {
 }
 
 // checkSpend names the sessions of which tokens are not counted, because their transcripts, or lines of
-// them, cannot be read.
+// them, cannot be read, and a list of prices that is old.
 func checkSpend(home string) (out []server.Check) {
 	for _, p := range launch.SpendProblems(home) {
 		out = append(out, server.Check{What: fmt.Sprintf("usage of %s", p.CLI), Detail: fmt.Sprintf("session %s: %s", p.Session, p.Problem), Hint: "tokens that could not be read are not counted"})
+	}
+	if old := usage.ListProblem(filepath.Join(home, server.PricesFile), now()); old != "" {
+		out = append(out, server.Check{What: "prices", OK: true, Detail: old + "; upgrade parley, or load a list with parley prices set FILE"})
+	}
+	return out
+}
+
+// checkBudgets names the budgets of money for which models without a price are free.
+func checkBudgets(ctx context.Context, c *rpc.Client) (out []server.Check) {
+	got, err := rpc.Call(ctx, c, api.ListBudgets, api.None{})
+	if err != nil {
+		d := rpc.Describe(err, rpc.Commands)
+		return []server.Check{{What: "budgets", Detail: d.Message, Hint: d.Hint}}
+	}
+	for _, b := range got.Budgets {
+		if b.UnpricedFree {
+			detail := fmt.Sprintf("models without a price are free for budget %s of %s: %s, %s", b.ID, b.Of, b.SetBy, when(b.SetAt))
+			out = append(out, server.Check{What: "budgets", OK: true, Detail: detail})
+		}
 	}
 	return out
 }

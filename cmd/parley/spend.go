@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"encoding/csv"
+	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,7 +65,13 @@ func writeSpend(w io.Writer, got usage.Spend) {
 		return
 	}
 	rows := append(slices.Clone(got.Rows), usage.Row{Key: "total", Turns: got.Total.Turns, Tokens: got.Total.Tokens, Cost: got.Total.Cost})
-	defer writeProblem(w, got.Problem)
+	defer func() {
+		writeUnpriced(w, "", got.Total.Unpriced, "and counts at the highest price of its vendor")
+		if got.Total.Said > 0 {
+			fmt.Fprintf(w, "%s tokens are the word of agents alone; they count for the budgets of these agents, not for those of a team or the hub\n", count(got.Total.Said))
+		}
+		writeProblem(w, got.Problem)
+	}()
 	writeTable(w, strings.ToUpper(string(got.By))+", TURNS, INPUT, CACHE READ, CACHE WRITE, OUTPUT, COST", rows, func(r usage.Row) []any {
 		return []any{r.Key, r.Turns, count(r.Input), count(r.CachedRead), count(r.CachedWrite), count(r.Output), costText(r.Cost)}
 	})
@@ -162,28 +170,102 @@ func amountCell(currency string, amount float64) string {
 
 // pricesCommand returns the command that lists prices.
 func (a *app) pricesCommand() *cobra.Command {
-	return operation(a, &cobra.Command{
+	cmd := operation(a, &cobra.Command{
 		Use: "prices", Short: "List the prices that estimates use",
 		Long: `List the prices of models, for a million tokens each. They are list prices of the date
 that is shown, and estimates by them are marked with ~. The file prices.json in the hub's
-home adds models and replaces prices:
-{"as_of": "2026-01-31", "currency": "USD", "models": {"my-model": {"input": 1, "output": 5,
-"cached_read": 0.1, "cached_write": 1.25}}}. A model without a price has tokens and no cost.`,
+home adds models and replaces prices; "parley prices set" writes it. A model without a price
+counts at the highest price of its vendor, or of the whole list if its vendor is unknown.`,
 		Args: cobra.NoArgs,
-	}, api.ListPrices, &api.None{}, func(w io.Writer, got usage.PriceList) {
-		fmt.Fprintf(w, "list prices of %s; your own: %s\n", got.AsOf, got.File)
-		if got.Problem != "" {
-			writeProblem(w, got.Problem)
-			return
+	}, api.ListPrices, &api.None{}, writePrices)
+	cmd.AddCommand(a.pricesSetCommand())
+	return cmd
+}
+
+// writePrices writes a list of prices as a table.
+func writePrices(w io.Writer, got usage.PriceList) {
+	fmt.Fprintf(w, "list prices of %s (%s); your own: %s\n", got.AsOf, got.Source, got.File)
+	if got.Problem != "" {
+		writeProblem(w, got.Problem)
+		return
+	}
+	writeTable(w, "MODEL, INPUT, OUTPUT, CACHE READ, CACHE WRITE, CURRENCY, OWN", got.Prices, func(p usage.Price) []any {
+		own := ""
+		if p.Own {
+			own = "yes"
 		}
-		writeTable(w, "MODEL, INPUT, OUTPUT, CACHE READ, CACHE WRITE, CURRENCY, OWN", got.Prices, func(p usage.Price) []any {
-			own := ""
-			if p.Own {
-				own = "yes"
-			}
-			return []any{p.Model, price(p.Input), price(p.Output), price(p.CachedRead), price(p.CachedWrite), p.Currency, own}
-		})
+		return []any{p.Model, price(p.Input), price(p.Output), price(p.CachedRead), price(p.CachedWrite), p.Currency, own}
 	})
+}
+
+// pricesSetCommand returns the command that sets prices.
+func (a *app) pricesSetCommand() *cobra.Command {
+	var c usage.PriceChange
+	return operation(a, &cobra.Command{
+		Use: "set MODEL=PRICE... | FILE", Short: "Set prices of models, or load a list of prices",
+		Long: `Set prices of models, for a million tokens. A price is one amount for all tokens (0usd for a
+model of your own machine), or amounts for input and output, and for input that is read from
+and written to the model's cache: 3/15usd or 3/15/0.3/3.75usd. With two amounts, cached input
+costs as much as other input. FILE is a list that replaces your own prices:
+{"as_of": "2026-01-31", "currency": "USD", "models": {"my-model": {"input": 1, "output": 5,
+"cached_read": 0.1, "cached_write": 1.25}}}.`,
+		Example: `  parley prices set llama-local=0usd
+  parley prices set my-model=3/15usd
+  parley prices set prices.json`,
+		Args: cobra.MinimumNArgs(1),
+	}, api.SetPrices, &c, func(w io.Writer, got usage.PriceList) {
+		own := slices.DeleteFunc(got.Prices, func(p usage.Price) bool { return !p.Own })
+		writePrices(w, usage.PriceList{AsOf: got.AsOf, Source: got.Source, File: got.File, Prices: own})
+	}, func(_ context.Context, args []string) (err error) {
+		c, err = parsePriceChange(args)
+		return err
+	})
+}
+
+// parsePriceChange reads prices of models such as my-model=3/15usd, or a file with a list.
+func parsePriceChange(args []string) (c usage.PriceChange, err error) {
+	if len(args) == 1 && !strings.Contains(args[0], "=") {
+		raw, err := os.ReadFile(args[0])
+		if err == nil && !json.Valid(raw) {
+			err = usagef("%s is no JSON file with a list of prices", args[0])
+		}
+		return usage.PriceChange{List: raw}, err
+	}
+	c.Models = map[string]usage.Price{}
+	for _, arg := range args {
+		name, text, _ := strings.Cut(arg, "=")
+		p, ok := parsePrice(text)
+		if !ok || name == "" {
+			return c, usagef("a price must be of the form MODEL=0usd, MODEL=3/15usd or MODEL=3/15/0.3/3.75usd, got %q", arg)
+		}
+		c.Models[name] = p
+	}
+	return c, nil
+}
+
+// parsePrice reads a price such as 3/15usd.
+func parsePrice(text string) (p usage.Price, ok bool) {
+	i := strings.LastIndexAny(text, "0123456789.")
+	p.Currency = strings.ToUpper(text[i+1:])
+	var amounts []float64
+	for part := range strings.SplitSeq(text[:i+1], "/") {
+		v, err := strconv.ParseFloat(part, 64)
+		if err != nil || v < 0 {
+			return p, false
+		}
+		amounts = append(amounts, v)
+	}
+	switch len(amounts) {
+	case 1:
+		p.Input, p.Output, p.CachedRead, p.CachedWrite = amounts[0], amounts[0], amounts[0], amounts[0]
+	case 2:
+		p.Input, p.Output, p.CachedRead, p.CachedWrite = amounts[0], amounts[1], amounts[0], amounts[0]
+	case 4:
+		p.Input, p.Output, p.CachedRead, p.CachedWrite = amounts[0], amounts[1], amounts[2], amounts[3]
+	default:
+		return p, false
+	}
+	return p, len(p.Currency) == 3
 }
 
 func price(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
@@ -213,6 +295,7 @@ is asked to stop at its next tool call. At most one turn of each agent goes beyo
 	cmd.Flags().Int64Var(&l.Turns, "turns", 0, "turns")
 	cmd.Flags().StringVar((*string)(&l.Per), "per", string(hub.PerDay), "hour, day or total")
 	cmd.Flags().BoolVar(&l.Hard, "hard", false, "cancel running turns of kept agents")
+	cmd.Flags().StringVar(&l.Unpriced, "unpriced", "", "allow: models without a price are free for a budget of money (default: they count at the highest price of their vendor)")
 	return operation(a, cmd, api.SetBudget, &l, func(w io.Writer, b usage.BudgetRow) { writeBudgets(w, []usage.BudgetRow{b}) }, argument(0, &l.Of),
 		func(context.Context, []string) (err error) {
 			if tokens != "" {
@@ -287,6 +370,44 @@ func writeBudgets(w io.Writer, budgets []usage.BudgetRow) {
 	})
 	if i := slices.IndexFunc(budgets, func(b usage.BudgetRow) bool { return b.Problem != "" }); i >= 0 {
 		writeProblem(w, budgets[i].Problem)
+	}
+	for _, b := range budgets {
+		writeBudgetNotes(w, b)
+	}
+}
+
+// writeBudgetNotes writes what a budget does not count, or counts at a price that is not the model's own.
+func writeBudgetNotes(w io.Writer, b usage.BudgetRow) {
+	if b.UnpricedFree {
+		fmt.Fprintf(w, "%s: models without a price are free (--unpriced allow: %s, %s)\n", b.ID, b.SetBy, when(b.SetAt))
+	}
+	if len(b.Unpriced) > 0 {
+		rule := "and counts at the highest price of its vendor"
+		if b.UnpricedFree {
+			rule = "and counts for nothing"
+		}
+		writeUnpriced(w, b.ID+": ", b.Unpriced, rule)
+	}
+	if b.Said > 0 {
+		fmt.Fprintf(w, "%s: %s that agents reported and the hub could not read itself are not counted here, but in budgets of these agents\n", b.ID, budgetAmount(b, b.Said))
+	}
+}
+
+// maxUnpriced is the number of models without a price that are named.
+const maxUnpriced = 5
+
+// writeUnpriced names models without a price, with the line that prices each.
+func writeUnpriced(w io.Writer, before string, models []string, rule string) {
+	for i, model := range models {
+		if i == maxUnpriced {
+			fmt.Fprintf(w, "%s%d more models have no price\n", before, len(models)-i)
+			return
+		}
+		if model == usage.UnknownModel {
+			fmt.Fprintf(w, "%scalls without the name of a model have no price, %s\n", before, rule)
+			continue
+		}
+		fmt.Fprintf(w, "%s%s has no price, %s; set one, also 0: parley prices set %[2]s=0usd\n", before, model, rule)
 	}
 }
 

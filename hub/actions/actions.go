@@ -56,6 +56,7 @@ const (
 	UsageRecorded Action = "usage.recorded" // the sums of one turn
 	BudgetSet     Action = "budget.set"     // or removed
 	BudgetWarned  Action = "budget.told"    // 80 % are used
+	PricesSet     Action = "prices.set"     // of models, by the operator
 	BudgetSpent   Action = "budget.spent"   // no turn begins any more
 
 	ContinuationMade  Action = "continuation.made"  // an agent cannot go on with a task, which waits or is offered

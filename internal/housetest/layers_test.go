@@ -185,12 +185,12 @@ var layers = map[string][]string{
 	"internal/keeper": {"hub", "internal/acpguard", "acp", "acp/acpv2", "channel", "jsonrpc", "report", "sandbox", "internal/quota", "internal/shorten", "internal/spans", "internal/reach/cli", "internal/reach/fleet", "internal/reach/wake", "internal/run", "internal/service/reservation", "internal/service/roots"}, // roots: the folders that hold the hub's keys; cli: agents whose permissions are not refused; reservation: the types of questions about files
 
 	// What puts it together, and the command.
-	"server": { // shape: the package of a handoff says whose review its work needs
+	"server": { // shape: the package of a handoff says whose review its work needs; cli and transcript: the usage in the files that a hook names
 		"hub", "internal/federation", "internal/handshake", "hub/schema", "internal/durable", "internal/engine/sqlite", "internal/engine/postgres", "internal/engine/blobs", "internal/engine/bus",
 		"internal/service/attention", "internal/service/callers", "internal/service/contract", "internal/service/deliberation", "internal/service/folder", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/metrics", "internal/service/peers",
 		"internal/reach/forge", "internal/service/event", "internal/service/schedule", "internal/surface/intake",
 		"internal/git", "internal/hubgit", "internal/reach/workshop", "internal/service/check", "internal/service/continuation", "internal/service/landing", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/service/usage", "internal/shape", "internal/vault",
-		"channel", "internal/acpguard", "internal/keeper", "internal/process", "internal/run", "internal/reach/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/wake",
+		"channel", "internal/acpguard", "internal/keeper", "internal/process", "internal/run", "internal/reach/cli", "internal/reach/transcript", "internal/reach/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/wake",
 		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin", "internal/spans",
 	},
 	// The view of a hub in a terminal: a client of the tables, as every command.
@@ -257,6 +257,7 @@ var layers = map[string][]string{
 	"scripts/goodclient":  {"internal/testing/goodclient"},
 	"scripts/keptclient":  {"hub", "internal/keeper", "internal/surface/api", "internal/surface/rpc", "sandbox", "server"},
 	"scripts/goodagent":   {"internal/testing/goodagent", "internal/testing/plainagent"},
+	"scripts/prices":      {},
 	"scripts/plugins":     {"internal/briefing"}, // the rules for every agent, in the skill
 	"scripts/mutants":     {"comply", "internal/testing/goodagent", "internal/testing/proof"},
 	"scripts/recording":   {},

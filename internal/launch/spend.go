@@ -32,6 +32,7 @@ const (
 	tailSize    = 8 << 20         // bytes of a transcript that are read if the beginning of its session was missed
 	maxPending  = 20_000          // calls that wait for the hub
 	maxTurns    = 200             // turns that the hub was not told of
+	maxFiles    = 200             // transcripts that the hub is asked to read
 	keptTurns   = 8               // turns whose late calls are recognised
 	lateEvery   = 3 * time.Second // between two looks of a waiter into the transcripts
 	lateTime    = 2 * time.Second // after the end of a turn, while its hook may still read
@@ -250,6 +251,7 @@ func (w *Waiter) tellUsage(ctx context.Context, l *ledger, isNew bool) {
 	source := hub.UsagePlugin
 	l.Problem = ""
 	moved := map[string]transcript.Cursor{}
+	var files []usage.TranscriptPart
 	refused := 0
 	for _, path := range w.CLI.Transcripts(l.Transcript, l.Session, os.Getenv) {
 		source = hub.UsageTranscript
@@ -262,12 +264,15 @@ func (w *Waiter) tellUsage(ctx context.Context, l *ledger, isNew bool) {
 			l.Problem = err.Error()
 			continue
 		}
+		if len(got.Calls) > 0 && len(files) < maxFiles {
+			files = append(files, usage.TranscriptPart{Path: path, From: from.Offset, Model: from.Model})
+		}
 		calls = append(calls, got.Calls...)
 		moved[path] = got.Cursor
 		refused += got.Refused
 	}
 
-	if err := w.tellTurns(ctx, l, source, calls); err != nil {
+	if err := w.tellTurns(ctx, l, source, calls, files); err != nil {
 		l.Turns = l.Turns[max(len(l.Turns)-maxTurns, 0):]
 		l.save() // with the calls of the plugin; transcripts are read again
 		return
@@ -285,10 +290,7 @@ func (w *Waiter) tellUsage(ctx context.Context, l *ledger, isNew bool) {
 // limited number of calls.
 func (w *Waiter) readAll(ctx context.Context, path string, from transcript.Cursor) (all transcript.Reading, err error) {
 	for {
-		got, err := transcript.Read(ctx, path, from, func(line []byte, model *string) (hub.ModelCall, bool, bool) {
-			c, ok := w.CLI.Count(line, model)
-			return c.ModelCall, c.Bad, ok
-		})
+		got, err := transcript.Read(ctx, path, from, w.CLI.Counter())
 		if err != nil {
 			return all, err
 		}
@@ -305,7 +307,7 @@ func (w *Waiter) readAll(ctx context.Context, path string, from transcript.Curso
 
 // tellTurns tells the hub the calls of each turn. Those of a turn that the hub has are added to
 // its record, so that it stays one turn.
-func (w *Waiter) tellTurns(ctx context.Context, l *ledger, source hub.UsageSource, calls []hub.ModelCall) error {
+func (w *Waiter) tellTurns(ctx context.Context, l *ledger, source hub.UsageSource, calls []hub.ModelCall, files []usage.TranscriptPart) error {
 	parts := l.split(calls)
 	for i := range l.Turns {
 		t := &l.Turns[i]
@@ -313,7 +315,7 @@ func (w *Waiter) tellTurns(ctx context.Context, l *ledger, source hub.UsageSourc
 			continue
 		}
 		record, err := w.record(ctx, usage.Report{
-			Source: source, CLI: w.CLI.Name, Session: l.Session, Turn: l.nameOf(*t), Record: t.Record, Ended: t.Due, Calls: parts[i],
+			Source: source, CLI: w.CLI.Name, Session: l.Session, Turn: l.nameOf(*t), Record: t.Record, Ended: t.Due, Calls: parts[i], Files: files,
 		})
 		if err != nil {
 			return err

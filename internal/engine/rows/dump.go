@@ -68,7 +68,7 @@ var DumpTables = []DumpTable{
 	{Name: "landing_policies", Order: "id"},
 	{Name: "landings", Order: "n"},
 	{Name: "reviews", Order: "n"},
-	{Name: "usages", Order: "cli, id"},
+	{Name: "usages", Order: "agent, id"},
 	{Name: "budgets", Order: "n"},
 	{Name: "continuations", Order: "n"},
 	{Name: "rescues", Order: "n"},

@@ -6,7 +6,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-var usages = newTable("usages", "usage", "cli, id, record, source, agent, session, model, input, output, cached_read, cached_write, reasoning, cost, currency, run, handoff, task, team, wake, thread, at", func(c *codec, v *hub.Usage) {
+var usages = newTable("usages", "usage", "cli, id, record, source, agent, session, model, input, output, cached_read, cached_write, reasoning, cost, currency, run, handoff, task, team, wake, thread, at, known", func(c *codec, v *hub.Usage) {
 	c.text(&v.CLI)
 	c.text(&v.ID)
 	c.int64(&v.Record)
@@ -28,9 +28,10 @@ var usages = newTable("usages", "usage", "cli, id, record, source, agent, sessio
 	c.optional(&v.Wake)
 	c.optional(&v.Thread)
 	c.stamp(&v.At)
+	c.bool(&v.Known)
 })
 
-var budgets = newTable("budgets", "budget", "n, of_name, most, unit, currency, per, hard, set_at, set_by, told_for, spent_for", func(c *codec, v *hub.Budget) {
+var budgets = newTable("budgets", "budget", "n, of_name, most, unit, currency, per, hard, set_at, set_by, told_for, spent_for, unpriced", func(c *codec, v *hub.Budget) {
 	c.int64(&v.N)
 	c.text(&v.Of)
 	c.int64(&v.Limit)
@@ -42,19 +43,30 @@ var budgets = newTable("budgets", "budget", "n, of_name, most, unit, currency, p
 	c.text((*string)(&v.SetBy))
 	c.time(&v.WarnedFor)
 	c.time(&v.SpentFor)
+	unpriced := ""
+	if v.Unpriced {
+		unpriced = allowed
+	}
+	c.optional(&unpriced)
+	v.Unpriced = unpriced == allowed
 	v.ID = hub.NewBudgetID(v.N)
 })
+
+// allowed is the word of a budget that was opened for models without a price.
+const allowed = "allow"
 
 var (
 	// usageRecords sums up in whole numbers: PostgreSQL would answer with another type.
 	usageRecords  = statement(`SELECT record, min(agent), count(*), ` + usageSums + ` FROM usages WHERE record > ?1 GROUP BY record ORDER BY record LIMIT ?2`)
 	firstOfRecord = usages.query(`WHERE record = ?1 LIMIT 1`)
-	usageByID     = usages.query(`WHERE cli = ?1 AND id = ?2`)
-	lastRecord    = statement(`SELECT coalesce(max(record), 0) FROM usages`)
-	allBudgets    = budgets.query(`ORDER BY n`)
-	putBudget     = statement(`INSERT INTO budgets (n, of_name, most, unit, currency, per, hard, set_at, set_by, told_for, spent_for) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+	usageByID     = usages.query(`WHERE id = ?1 ORDER BY agent`)
+	replaceUsage  = statement(`UPDATE usages SET source = ?3, model = ?4, input = ?5, output = ?6, cached_read = ?7, cached_write = ?8, reasoning = ?9, cost = ?10, currency = ?11, known = ?12
+		WHERE agent = ?1 AND id = ?2`)
+	lastRecord = statement(`SELECT coalesce(max(record), 0) FROM usages`)
+	allBudgets = budgets.query(`ORDER BY n`)
+	putBudget  = statement(`INSERT INTO budgets (n, of_name, most, unit, currency, per, hard, set_at, set_by, told_for, spent_for, unpriced) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
 		ON CONFLICT (n) DO UPDATE SET of_name = excluded.of_name, most = excluded.most, unit = excluded.unit, currency = excluded.currency, per = excluded.per,
-		hard = excluded.hard, set_at = excluded.set_at, set_by = excluded.set_by, told_for = excluded.told_for, spent_for = excluded.spent_for`)
+		hard = excluded.hard, set_at = excluded.set_at, set_by = excluded.set_by, told_for = excluded.told_for, spent_for = excluded.spent_for, unpriced = excluded.unpriced`)
 	removeBudget = statement(`DELETE FROM budgets WHERE n = ?1`)
 )
 
@@ -103,6 +115,9 @@ func usageFilter(q hub.UsageQuery) (f filter) {
 	f.equal("task", string(q.Task))
 	f.equal("team", string(q.Team))
 	f.equal("run", string(q.Run))
+	if q.Known {
+		f.add("known = ?", int64(1))
+	}
 	return f
 }
 
@@ -112,11 +127,12 @@ func (v usageReader) Sums(query hub.UsageQuery) (out []hub.UsageSum, err error) 
 		return nil, hub.Errorf(hub.CodeInvalid, "store.Usage.Sums", "usage is not summed up by %q", query.By)
 	}
 	f := usageFilter(query)
-	q := v.r.dynamic(fmt.Sprintf(`SELECT %s AS k, coalesce(model, '') AS m, coalesce(currency, '') AS c, count(*), %s FROM usages %s GROUP BY 1, 2, 3 ORDER BY 1, 2, 3`, key, usageSums, f.where()))
+	q := v.r.dynamic(fmt.Sprintf(`SELECT %s AS k, coalesce(model, '') AS m, coalesce(currency, '') AS c, count(*), %s, CAST(sum(CASE WHEN known = 0 THEN input + output + cached_read + cached_write ELSE 0 END) AS BIGINT) FROM usages %s GROUP BY 1, 2, 3 ORDER BY 1, 2, 3`, key, usageSums, f.where()))
 	q.bind(f.args...)
 	for q.next() {
 		s := hub.UsageSum{Key: q.s.ColumnText(0), Model: q.s.ColumnText(1), Currency: q.s.ColumnText(2), Calls: q.s.ColumnInt64(3)}
 		s.Tokens, s.Cost = scanTokens(q.s, 4)
+		s.Said = q.s.ColumnInt64(10)
 		out = append(out, s)
 	}
 	return out, engineError("store.Usage.Sums", q.done())
@@ -148,9 +164,7 @@ func (v usageReader) First(record int64) (hub.Usage, error) {
 	return usages.one(v.r, hub.NewUsageID(record), firstOfRecord, record)
 }
 
-func (v usageReader) Call(cli, id string) (hub.Usage, error) {
-	return usages.one(v.r, cli+" "+id, usageByID, cli, id)
-}
+func (v usageReader) Calls(id string) ([]hub.Usage, error) { return usages.all(v.r, usageByID, id) }
 
 func (v usageReader) LastRecord() (n int64, err error) {
 	q := v.r.query(lastRecord)
@@ -165,6 +179,14 @@ func (v usageReader) Budgets() ([]hub.Budget, error) { return budgets.all(v.r, a
 func (w usageWriter) Add(u hub.Usage) (bool, error) {
 	n, err := usages.write(w.t, usages.insert, &u)
 	return n > 0, err
+}
+
+func (w usageWriter) Replace(u hub.Usage) error {
+	changed, err := w.t.run(usages.op(), replaceUsage, string(u.Agent), u.ID, string(u.Source), null(u.Model), u.Input, u.Output, u.CachedRead, u.CachedWrite, u.Reasoning, u.Cost, null(u.Currency), u.Known)
+	if err == nil && changed == 0 {
+		return notFound(usages.op(), "usage", string(u.Agent)+" "+u.ID)
+	}
+	return err
 }
 
 func (w usageWriter) PutBudget(b hub.Budget) error {

@@ -56,6 +56,14 @@ func (c CLI) Count(line []byte, model *string) (Count, bool) {
 	return Count{}, false
 }
 
+// Counter returns the function that reads the lines of the CLI's transcripts.
+func (c CLI) Counter() func(line []byte, model *string) (call hub.ModelCall, bad, ok bool) {
+	return func(line []byte, model *string) (hub.ModelCall, bool, bool) {
+		got, ok := c.Count(line, model)
+		return got.ModelCall, got.Bad, ok
+	}
+}
+
 // Transcripts returns the transcripts of a session: its own, which the hooks of the CLI may
 // name, and those of its subagents.
 func (c CLI) Transcripts(named, session string, getenv func(string) string) []string {

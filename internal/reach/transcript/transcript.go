@@ -120,6 +120,21 @@ func Read(ctx context.Context, path string, from Cursor, count Counter) (Reading
 	return r.out, r.out.Cursor.mark(f)
 }
 
+// At returns the cursor at a place to which another reader read a file; at its beginning if the file is
+// shorter. model is the model of the lines before.
+func At(path string, offset int64, model string) (Cursor, error) {
+	f, size, err := open(path)
+	if err != nil {
+		return Cursor{}, err
+	}
+	defer f.Close()
+	if offset > size {
+		return Cursor{}, nil
+	}
+	c := Cursor{Offset: offset, Model: model}
+	return c, c.mark(f)
+}
+
 // open opens a regular file, and returns its size.
 func open(path string) (*os.File, int64, error) {
 	seen, err := os.Lstat(path)

@@ -78,7 +78,7 @@ type work struct {
 }
 
 // loadWork reads what an agent works on.
-func (s *Service) loadWork(tx hub.Tx, agent hub.AgentID, r Report) (*work, error) {
+func (s *Service) loadWork(tx hub.Tx, actor hub.Caller, agent hub.AgentID, r Report) (*work, error) {
 	w := &work{}
 	if r.Own {
 		w.run = &hub.Run{}
@@ -86,10 +86,13 @@ func (s *Service) loadWork(tx hub.Tx, agent hub.AgentID, r Report) (*work, error
 	}
 	if r.Run != "" && !r.Kept {
 		run, err := tx.Run(r.Run)
+		isUnknown := hub.CodeOf(err) == hub.CodeNotFound
 		switch {
-		case hub.CodeOf(err) == hub.CodeNotFound: // a run that is recorded in files only
+		case isUnknown && ours(actor): // a run that is recorded in files only
 			w.run = &hub.Run{ID: r.Run}
 			return w, nil
+		case isUnknown:
+			return nil, hub.Errorf(hub.CodeDenied, "usage.Record", "no run %s of %s is on this hub", r.Run, agent)
 		case err != nil:
 			return nil, err
 		case run.Agent != agent:

@@ -20,6 +20,7 @@ const (
 	handoffPrefix = "handoff:"
 	wholeHub      = "hub"
 	noticeTopic   = "budgets"
+	unpricedAllow = "allow"
 )
 
 // A Limit is a budget as people set it. Exactly one of Tokens, Money and Turns is set.
@@ -31,6 +32,9 @@ type Limit struct {
 	Turns    int64            `json:"turns,omitempty"`
 	Per      hub.BudgetPeriod `json:"per"`
 	Hard     bool             `json:"hard,omitempty"`
+
+	// Unpriced is "allow" for a budget of money for which models without a price are free.
+	Unpriced string `json:"unpriced,omitempty"`
 }
 
 // A BudgetRow is a budget with its use.
@@ -45,6 +49,15 @@ type BudgetRow struct {
 	Used     float64          `json:"used"`
 	// Estimated is the part of Used that comes from the table of prices.
 	Estimated float64 `json:"estimated,omitempty"`
+	// Said is what only the word of agents says, beside Used: it counts for budgets of the agents
+	// themselves and of their handoffs.
+	Said float64 `json:"said,omitempty"`
+	// Unpriced are models without a price, in use where a budget of money counts. They count at the
+	// highest price of their vendor, or for nothing if UnpricedFree says so.
+	Unpriced     []string    `json:"unpriced,omitempty"`
+	UnpricedFree bool        `json:"unpriced_free,omitempty"`
+	SetBy        hub.AgentID `json:"set_by"`
+	SetAt        hub.Time    `json:"set_at,omitzero"`
 	// Problem says why Used is not known; no turn begins then.
 	Problem  string          `json:"problem,omitempty"`
 	State    hub.BudgetState `json:"state"`
@@ -89,6 +102,9 @@ func (s *Service) SetBudget(ctx context.Context, actor hub.Caller, l Limit) (Bud
 			return err
 		}
 		facts := map[string]any{"of": b.Of, "limit": b.Limit, "unit": b.Unit, "per": b.Per}
+		if b.Unpriced {
+			facts["unpriced"] = unpricedAllow
+		}
 		if _, err := tx.Append(actor.Entry(now, actions.BudgetSet, b.ID, facts)); err != nil {
 			return err
 		}
@@ -159,7 +175,7 @@ func (s *Service) opened() {
 
 // newBudget returns the budget of a limit.
 func newBudget(op string, l Limit) (b hub.Budget, err error) {
-	b = hub.Budget{Of: l.Of, Per: l.Per, Hard: l.Hard}
+	b = hub.Budget{Of: l.Of, Per: l.Per, Hard: l.Hard, Unpriced: l.Unpriced == unpricedAllow}
 	units := 0
 	if l.Tokens != 0 {
 		units++
@@ -174,18 +190,21 @@ func newBudget(op string, l Limit) (b hub.Budget, err error) {
 		b.Unit, b.Limit = hub.BudgetMoney, int64(math.Round(l.Money*hub.Million))
 		b.Currency = strings.ToUpper(l.Currency)
 		if b.Currency == "" {
-			b.Currency = "USD"
+			b.Currency = usd
 		}
 		if !currencyForm().MatchString(b.Currency) || math.IsNaN(l.Money) || l.Money > 1e9 {
 			return b, hub.Errorf(hub.CodeInvalid, op, "money must be an amount with a currency such as 5usd")
 		}
 	}
+	isKnownRule := l.Unpriced == "" || (b.Unpriced && b.Unit == hub.BudgetMoney)
 	isPeriod := slices.Contains([]hub.BudgetPeriod{hub.PerHour, hub.PerDay, hub.PerTotal}, l.Per)
 	switch {
 	case units != 1:
 		return b, hub.Errorf(hub.CodeInvalid, op, "a budget needs one of tokens, money and turns")
 	case b.Limit <= 0 || b.Limit > math.MaxInt64/4:
 		return b, hub.Errorf(hub.CodeInvalid, op, "the limit of a budget must be positive")
+	case !isKnownRule:
+		return b, hub.Errorf(hub.CodeInvalid, op, "unpriced must be %q, for a budget of money, got %.20q", unpricedAllow, l.Unpriced)
 	case !isPeriod:
 		return b, hub.Errorf(hub.CodeInvalid, op, "a budget is per hour, day or total, got %.20q", l.Per)
 	}
@@ -267,19 +286,48 @@ func (s *Service) Budgets(ctx context.Context, actor hub.Caller) (BudgetList, er
 // budgetRow returns a budget with its use now.
 func (s *Service) budgetRow(rd hub.Reader, b hub.Budget) (BudgetRow, error) {
 	now := s.o.Clock.Now()
-	u, err := s.used(rd, b, now)
+	q := scope(b, now)
+	u, err := s.usedIn(rd, b, q)
+	if err != nil {
+		return BudgetRow{}, err
+	}
+	all := u
+	if q.Known {
+		q.Known = false
+		if all, err = s.usedIn(rd, b, q); err != nil {
+			return BudgetRow{}, err
+		}
+	}
 	_, until := b.Period(now)
 	scale := 1.0
 	if b.Unit == hub.BudgetMoney {
 		scale = hub.Million
 	}
-	return BudgetRow{
+	row := BudgetRow{
 		ID: b.ID, Of: nameOf(rd, b.Of), Limit: float64(b.Limit) / scale, Unit: b.Unit, Currency: b.Currency, Per: b.Per, Hard: b.Hard,
-		Used: float64(u.used) / scale, Estimated: float64(u.estimated) / scale, Problem: u.problem, State: b.State(u.used), ResetsAt: until,
-	}, err
+		Used: float64(u.used) / scale, Estimated: float64(u.estimated) / scale, Said: float64(all.used-u.used) / scale,
+		UnpricedFree: b.Unpriced, SetBy: b.SetBy, SetAt: b.SetAt, Problem: u.problem, State: b.State(u.used), ResetsAt: until,
+	}
+	if b.Unit == hub.BudgetMoney {
+		row.Unpriced, err = s.unpriced(rd, b, now)
+	}
+	return row, err
 }
 
-// scope returns the usage that a budget counts at a time.
+// unpriced returns the models without a price that the agents of a budget have used, in any period.
+func (s *Service) unpriced(rd hub.Reader, b hub.Budget, now hub.Time) (out []string, err error) {
+	q := scope(b, now)
+	q.Since = hub.Time{}
+	sums, err := rd.Usage().Sums(q)
+	prices := s.currentPrices()
+	for _, line := range sums {
+		out = prices.addUnpriced(out, line)
+	}
+	return out, err
+}
+
+// scope returns the usage that a budget counts at a time. Where several agents share a budget, only what
+// the hub read itself counts: the word of one must not spend what belongs to others.
 func scope(b hub.Budget, now hub.Time) hub.UsageQuery {
 	from, _ := b.Period(now)
 	q := hub.UsageQuery{Since: from}
@@ -287,8 +335,10 @@ func scope(b hub.Budget, now hub.Time) hub.UsageQuery {
 	handoff, isHandoff := strings.CutPrefix(b.Of, handoffPrefix)
 	switch {
 	case b.Of == wholeHub:
+		q.Known = true
 	case isTeam:
 		q.Team = hub.TeamID(team)
+		q.Known = true
 	case isHandoff:
 		q.Handoff = hub.HandoffID(handoff)
 	default:
@@ -319,7 +369,11 @@ type use struct {
 
 // used returns how much of a budget is used in its period.
 func (s *Service) used(rd hub.Reader, b hub.Budget, now hub.Time) (u use, err error) {
-	q := scope(b, now)
+	return s.usedIn(rd, b, scope(b, now))
+}
+
+// usedIn returns how much some usage takes of a budget.
+func (s *Service) usedIn(rd hub.Reader, b hub.Budget, q hub.UsageQuery) (u use, err error) {
 	if b.Unit == hub.BudgetTurns {
 		turns, err := rd.Usage().Turns(q)
 		return use{used: turns[""]}, err
@@ -338,7 +392,10 @@ func (s *Service) used(rd hub.Reader, b hub.Budget, now hub.Time) (u use, err er
 	money := purse{}
 	prices := s.currentPrices()
 	for _, line := range sums {
-		money.add(line, prices)
+		if b.Unpriced && prices.lacksPrice(line) {
+			continue
+		}
+		money.add(line, prices, b.Currency)
 		if prices.lacks(line) {
 			u.problem = prices.list.Problem
 		}
@@ -384,7 +441,8 @@ func (s *Service) compare(tx hub.Tx, now hub.Time, added []hub.Usage) (out conse
 	for _, b := range budgets {
 		q := scope(b, now)
 		counts := slices.ContainsFunc(added, func(u hub.Usage) bool {
-			return (q.Agent == "" || q.Agent == u.Agent) && (q.Team == "" || q.Team == u.Team) && (q.Handoff == "" || q.Handoff == u.Handoff)
+			isBound := (q.Agent == "" || q.Agent == u.Agent) && (q.Team == "" || q.Team == u.Team) && (q.Handoff == "" || q.Handoff == u.Handoff)
+			return isBound && (u.Known || !q.Known)
 		})
 		if !counts {
 			continue

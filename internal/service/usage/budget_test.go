@@ -124,7 +124,8 @@ func TestBudgetRace(t *testing.T) {
 	for _, agent := range agents {
 		running.Go(func() {
 			for i := range turns {
-				if _, err := l.turn(agent, fmt.Sprintf("%s-%d", agent, i), "m"); err != nil {
+				r := Report{Agent: agent, Source: hub.UsageACP, CLI: "claude", Ended: true, Calls: []hub.ModelCall{{ID: fmt.Sprintf("%s-%d", agent, i)}}}
+				if _, err := l.Record(t.Context(), hub.Caller{ID: hub.Self}, r); err != nil {
 					t.Error(err)
 				}
 			}
@@ -155,7 +156,7 @@ func TestBudgetOfEmptyTeam(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if _, err := tx.WriteUsage().Add(hub.Usage{ModelCall: hub.ModelCall{ID: "c", At: at(20)}, Record: 1, Source: hub.UsageACP, Agent: "ada", CLI: "acp", Team: "core"}); err != nil {
+		if _, err := tx.WriteUsage().Add(hub.Usage{ModelCall: hub.ModelCall{ID: "c", At: at(20)}, Record: 1, Source: hub.UsageACP, Agent: "ada", CLI: "acp", Team: "core", Known: true}); err != nil {
 			return err
 		}
 		c, err := l.judge(tx, at(30), b)
@@ -211,6 +212,10 @@ func TestRefusedReport(t *testing.T) {
 	})
 	if _, err := l.Record(t.Context(), hub.Caller{ID: "ada"}, r); hub.CodeOf(err) != hub.CodeDenied {
 		t.Fatalf("usage for a run of another agent: %v", err)
+	}
+	r.Run = "r2"
+	if _, err := l.Record(t.Context(), hub.Caller{ID: "ada"}, r); hub.CodeOf(err) != hub.CodeDenied {
+		t.Fatalf("usage for a run that the hub does not have: %v", err)
 	}
 	got, err := l.Coordination(t.Context(), hub.Caller{ID: "ada"}, Query{})
 	if err != nil || got.Total.Input != 100 || got.Total.Turns != 0 {

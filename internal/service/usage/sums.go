@@ -37,6 +37,9 @@ type Row struct {
 	Turns int64  `json:"turns"`
 	hub.Tokens
 	Cost []Cost `json:"cost"` // by currency; empty if no price is known
+
+	// Said is the number of the tokens that only the agent's word says.
+	Said int64 `json:"said,omitempty"`
 }
 
 // A Total is the sum of all rows.
@@ -44,6 +47,10 @@ type Total struct {
 	Turns int64 `json:"turns"`
 	hub.Tokens
 	Cost []Cost `json:"cost"`
+	Said int64  `json:"said,omitempty"`
+
+	// Unpriced are the models without a price. They count at the highest price of their vendor.
+	Unpriced []string `json:"unpriced,omitempty"`
 }
 
 // A Spend is usage summed up.
@@ -58,16 +65,21 @@ type Spend struct {
 	Problem string `json:"problem,omitempty"`
 }
 
+// usd is the currency of the list, and of budgets that name none.
+const usd = "USD"
+
 // A purse adds up the money of several sums by currency, in millionths.
 type purse map[string]*struct{ stated, estimated int64 }
 
-// add adds the cost of a sum: the stated one, or an estimate if no cost was stated.
-func (p purse) add(s hub.UsageSum, prices *Prices) {
+// add adds the cost of a sum: the stated one, or an estimate if no cost was stated. The estimate of a
+// model without a price is in the currency that is given.
+func (p purse) add(s hub.UsageSum, prices *Prices, unpriced string) {
 	currency := s.Currency
 	estimated := int64(0)
 	if currency == "" {
 		var ok bool
-		if estimated, currency, ok = prices.estimate(s.Model, s.Tokens); !ok {
+		estimated, currency, ok = prices.estimate(s.Model, unpriced, s.Tokens)
+		if !ok || s.Tokens.Sum() == 0 {
 			return
 		}
 	}
@@ -146,13 +158,16 @@ func (s *Service) sum(rd hub.Reader, q Query) (out Spend, err error) {
 		}
 		row := &out.Rows[len(out.Rows)-1]
 		row.Tokens = row.Tokens.Plus(line.Tokens)
-		money.add(line, prices)
+		row.Said += line.Said
+		money.add(line, prices, usd)
 		row.Cost = money.costs()
 		if prices.lacks(line) {
 			out.Problem = prices.list.Problem
 		}
-		total.add(line, prices)
+		total.add(line, prices, usd)
 		out.Total.Tokens = out.Total.Tokens.Plus(line.Tokens)
+		out.Total.Said += line.Said
+		out.Total.Unpriced = prices.addUnpriced(out.Total.Unpriced, line)
 	}
 	out.Total.Cost = total.costs()
 	return out, nil
@@ -170,7 +185,7 @@ func rowKey(rd hub.Reader, by hub.UsageKind, key string) string {
 	case key != "":
 		return key
 	case by == hub.ByModel:
-		return "unknown"
+		return UnknownModel
 	}
 	return "none"
 }

@@ -2,16 +2,20 @@
 // bounds them by budgets.
 //
 // A CLI, an agent over ACP or a plugin tells its counts at the end of each turn: [Service.Record]
-// stores one row for each model call, once for its CLI and id, and one journal entry with the
+// stores one row for each model call, once for its agent and id, and one journal entry with the
 // sums of the turn. No text of a prompt or an answer is part of it.
+//
+// What the hub read itself is known: the protocol of an agent that it runs, and the transcripts of
+// CLIs. The rest is the word of an agent. It counts for the budgets of that agent and its handoffs
+// alone, and never hides or replaces what is known. said.go has these rules.
 //
 // attribute.go decides for which run, handoff, task or thread a call was made; sums.go adds up
 // what was stored, with estimates by the table of prices.go for calls without a stated cost;
 // budget.go compares the sums with the budgets and says which agents must not begin a turn.
 //
 // The package reads no transcripts and stops no agents: internal/reach/transcript reads, and the
-// wake machine, the keeper and the guard ask [Service.Blocked]. It believes the counts that an
-// agent tells about itself, within bounds. It is tested here and through a hub in package server.
+// wake machine, the keeper and the guard ask [Service.Blocked]. It is tested here and through a hub in
+// package server.
 package usage
 
 import (
@@ -29,6 +33,7 @@ import (
 
 const (
 	maxCalls   = 5000 // of one report
+	maxFiles   = 200  // of one report
 	maxID      = 256  // bytes of the id of a call
 	maxSession = 512  // bytes
 	pastTime   = 24 * time.Hour
@@ -50,6 +55,10 @@ type Options struct {
 	Bus    hub.Bus      // gets a hint after every change; may be nil
 	Log    *slog.Logger // default silent
 	Prices string       // path of the operator's prices; "" for none
+
+	// Read returns the calls that the hub finds in the transcripts of a report, by their ids. Default:
+	// none, and everything that agents report is their word.
+	Read func(context.Context, Report) map[string]hub.ModelCall
 
 	// Spent is called after a budget became spent, with the agents that must stop: nil for all agents
 	// of the hub. It may be nil.
@@ -98,6 +107,10 @@ type Report struct {
 	Ended   bool            `json:"ended,omitempty"`
 	Calls   []hub.ModelCall `json:"calls"`
 
+	// Files are the places in transcripts from which the calls were read, so that the hub can read them
+	// itself.
+	Files []TranscriptPart `json:"files,omitempty"`
+
 	// Kept says that Run is a turn of an agent that the hub runs: the work is the one that the
 	// agent has accepted, not the run.
 	Kept bool `json:"-"`
@@ -106,14 +119,21 @@ type Report struct {
 	Own bool `json:"-"`
 }
 
+// A TranscriptPart is a place in a transcript.
+type TranscriptPart struct {
+	Path  string `json:"path"`
+	From  int64  `json:"from"`            // bytes before it
+	Model string `json:"model,omitempty"` // of the lines before it
+}
+
 // A Receipt says what was recorded.
 type Receipt struct {
 	Record string `json:"record,omitempty"` // of the turn; empty if it has none
-	New    int    `json:"new"`              // calls
-	Known  int    `json:"known"`            // calls that were recorded before
+	New    int    `json:"new"`              // calls that are new, or have larger counts than before
+	Known  int    `json:"known"`            // calls that changed nothing
 }
 
-// Record stores the usage of a turn. Calls that are known change nothing. A turn that ended
+// Record stores the usage of a turn. Of two reports of one call the larger counts. A turn that ended
 // without any call counts as a turn without tokens. Calls that come later than the others are
 // added to the record of their turn, with a journal entry of their own.
 func (s *Service) Record(ctx context.Context, actor hub.Caller, r Report) (Receipt, error) {
@@ -126,6 +146,7 @@ func (s *Service) Record(ctx context.Context, actor hub.Caller, r Report) (Recei
 		return Receipt{}, err
 	}
 
+	rows := s.rowsOf(ctx, actor, agent, r)
 	var out Receipt
 	var c consequences
 	read := s.counts.take(agent)
@@ -134,7 +155,7 @@ func (s *Service) Record(ctx context.Context, actor hub.Caller, r Report) (Recei
 		if err := s.storeCounts(tx, agent, read, s.o.Clock.Now()); err != nil {
 			return err
 		}
-		out, c, err = s.record(tx, actor, agent, r)
+		out, c, err = s.record(tx, actor, r, slices.Clone(rows))
 		return err
 	})
 	if err != nil {
@@ -145,13 +166,41 @@ func (s *Service) Record(ctx context.Context, actor hub.Caller, r Report) (Recei
 	return out, nil
 }
 
+// rowsOf returns the calls of a report as rows, before it is known which work they were for. The hub
+// reads the transcripts itself, which are files, so it does so outside of a transaction.
+func (s *Service) rowsOf(ctx context.Context, actor hub.Caller, agent hub.AgentID, r Report) []hub.Usage {
+	isOurs := ours(actor)
+	var read map[string]hub.ModelCall
+	if s.o.Read != nil && !isOurs && len(r.Files) > 0 {
+		read = s.o.Read(ctx, r)
+	}
+	prices := s.currentPrices()
+	rows := make([]hub.Usage, len(r.Calls))
+	for i, call := range r.Calls {
+		u := hub.Usage{ModelCall: call, Source: r.Source, Agent: agent, CLI: r.CLI, Session: r.Session, Run: r.Run, Known: isOurs}
+		if seen, ok := read[call.ID]; ok {
+			u.ModelCall = seen
+			u.Known = true
+		}
+		if !u.Known {
+			prices.bound(&u.ModelCall)
+		}
+		rows[i] = u
+	}
+	return rows
+}
+
 // record stores the usage inside a transaction.
-func (s *Service) record(tx hub.Tx, actor hub.Caller, agent hub.AgentID, r Report) (out Receipt, c consequences, err error) {
+func (s *Service) record(tx hub.Tx, actor hub.Caller, r Report, rows []hub.Usage) (out Receipt, c consequences, err error) {
 	now := s.o.Clock.Now()
+	agent := actor.ID
+	if ours(actor) {
+		agent = r.Agent
+	}
 	if _, err := tx.Agent(agent); err != nil {
 		return out, c, err
 	}
-	w, err := s.loadWork(tx, agent, r)
+	w, err := s.loadWork(tx, actor, agent, r)
 	if err != nil {
 		return out, c, err
 	}
@@ -164,67 +213,39 @@ func (s *Service) record(tx hub.Tx, actor hub.Caller, agent hub.AgentID, r Repor
 	}
 
 	// Every call is a row of its own, attributed by its time. A turn without calls is one, too.
-	calls := r.Calls
-	isEmpty := len(calls) == 0 && r.Ended && !isJoined
+	isEmpty := len(rows) == 0 && r.Ended && !isJoined
 	if isEmpty {
-		calls = []hub.ModelCall{{ID: emptyTurn(r, number)}}
+		rows = []hub.Usage{{ModelCall: hub.ModelCall{ID: emptyTurn(r, number)}, Source: r.Source, Agent: agent, CLI: r.CLI, Session: r.Session, Run: r.Run, Known: ours(actor)}}
 	}
-	rows := make([]hub.Usage, len(calls))
-	for i, call := range calls {
-		u := hub.Usage{ModelCall: call, Record: number, Source: r.Source, Agent: agent, CLI: r.CLI, Session: r.Session, Run: r.Run}
-		u.At = recordedAt(call.At, now)
+	changes := changeList{tx: tx}
+	for _, u := range rows {
+		u.Record = number
+		u.At = recordedAt(u.At, now)
 		w.attribute(&u)
-		rows[i] = u
+		if err := changes.put(u); err != nil {
+			return out, c, err
+		}
 	}
-	added, err := addRows(tx, rows)
+	c.messages, err = s.tellDropped(tx, now, changes.dropped)
 	if err != nil {
 		return out, c, err
 	}
-	out.New = min(len(added), len(r.Calls))
+	out.New = min(changes.grown, len(r.Calls))
 	out.Known = len(r.Calls) - out.New
-	if len(added) == 0 {
+	if len(changes.all) == 0 {
 		out.Record, err = knownRecord(tx, agent, r)
 		return out, c, err
 	}
 
-	out.Record = hub.NewUsageID(number)
-	if _, err := tx.Append(actor.Entry(now, actions.UsageRecorded, out.Record, factsOf(added))); err != nil {
-		return out, c, err
-	}
-	c, err = s.compare(tx, now, added)
-	return out, c, err
-}
-
-// addRows stores usage and returns the rows that are new.
-func addRows(tx hub.Tx, rows []hub.Usage) (added []hub.Usage, err error) {
-	for _, u := range rows {
-		isNew, err := tx.WriteUsage().Add(u)
-		if err != nil {
-			return nil, err
-		}
-		if isNew {
-			added = append(added, u)
+	out.Record = hub.NewUsageID(changes.record(agent))
+	for _, facts := range changes.facts() {
+		if _, err := tx.Append(actor.Entry(now, actions.UsageRecorded, facts.subject, facts.members)); err != nil {
+			return out, c, err
 		}
 	}
-	return added, nil
-}
-
-// factsOf returns the facts of the journal entry about the rows of a turn: their sums.
-func factsOf(rows []hub.Usage) map[string]any {
-	var sum hub.Tokens
-	cost := int64(0)
-	for _, u := range rows {
-		sum = sum.Plus(u.Tokens)
-		cost += u.Cost
-	}
-	facts := map[string]any{
-		"agent": rows[0].Agent, "source": rows[0].Source, "cli": rows[0].CLI, "calls": len(rows),
-		"input": sum.Input, "output": sum.Output, "cached_read": sum.CachedRead, "cached_write": sum.CachedWrite, "reasoning": sum.Reasoning,
-	}
-	if cost > 0 {
-		facts["cost"] = cost
-	}
-	return facts
+	judged, err := s.compare(tx, now, changes.rows())
+	judged.messages = append(c.messages, judged.messages...)
+	return out, judged, err
 }
 
 // joined returns the record that a report is added to, and whether there is one: it must be of the
@@ -256,12 +277,12 @@ func knownRecord(rd hub.Reader, agent hub.AgentID, r Report) (string, error) {
 	if len(r.Calls) == 0 {
 		return "", nil
 	}
-	u, err := rd.Usage().Call(r.CLI, r.Calls[0].ID)
-	isSame := err == nil && u.Agent == agent && u.Session == r.Session
-	if !isSame {
+	all, err := rd.Usage().Calls(r.Calls[0].ID)
+	i := slices.IndexFunc(all, func(u hub.Usage) bool { return u.Agent == agent && u.Session == r.Session })
+	if err != nil || i < 0 {
 		return "", err
 	}
-	return hub.NewUsageID(u.Record), nil
+	return hub.NewUsageID(all[i].Record), nil
 }
 
 // emptyTurn returns the id of the row of a turn without calls.
@@ -297,10 +318,13 @@ func nextNumber(tx hub.Tx, key string) (int64, error) {
 	return n + 1, hub.WriteMeta(tx, key, n+1)
 }
 
+// ours reports whether a caller is the hub or its operator, whose programs read the protocol of agents.
+func ours(actor hub.Caller) bool { return actor.IsOperator() || actor.ID == hub.Self }
+
 // reportedAgent returns the agent whose usage a report is about. An agent reports its own.
 func reportedAgent(op string, actor hub.Caller, r Report) (hub.AgentID, error) {
 	switch {
-	case actor.IsOperator() || actor.ID == hub.Self:
+	case ours(actor):
 		if r.Agent == "" {
 			return "", hub.Errorf(hub.CodeInvalid, op, "agent is required")
 		}
@@ -334,6 +358,8 @@ func checkReport(op string, r Report) error {
 		return hub.Errorf(hub.CodeInvalid, op, "turn has characters that ids do not have")
 	case len(r.Calls) > maxCalls:
 		return hub.Errorf(hub.CodeTooLarge, op, "too many calls: %d, limit %d", len(r.Calls), maxCalls)
+	case len(r.Files) > maxFiles:
+		return hub.Errorf(hub.CodeTooLarge, op, "too many files: %d, limit %d", len(r.Files), maxFiles)
 	}
 	for i, c := range r.Calls {
 		if err := checkCall(op, i, c); err != nil {

@@ -2,6 +2,7 @@ package usage
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,17 +50,71 @@ func TestAttribution(t *testing.T) {
 	}
 }
 
+// million is a million tokens of each kind.
+var million = hub.Tokens{Input: 1_000_000, Output: 1_000_000, CachedRead: 1_000_000, CachedWrite: 1_000_000, Reasoning: 1_000_000}
+
 func TestPrices(t *testing.T) {
 	p := readPrices("")
-	million := hub.Tokens{Input: 1_000_000, Output: 1_000_000, CachedRead: 1_000_000, CachedWrite: 1_000_000, Reasoning: 1_000_000}
 	for model, want := range map[string]int64{
 		"claude-sonnet-4-5": 22_050_000, "claude-sonnet-4-5-20250929": 22_050_000, "anthropic/claude-sonnet-4-5": 22_050_000, "Claude-Sonnet-4-5[1m]": 22_050_000,
-		"gpt-5-codex": 12_625_000, "gpt-5-unheard-of": 0, "": 0,
+		"claude-sonnet-4.5": 22_050_000, "gpt-5-codex": 12_625_000,
 	} {
-		got, currency, ok := p.estimate(model, million)
-		if got != want || ok != (want > 0) || (ok && currency != "USD") {
+		if got, currency, ok := p.estimate(model, usd, million); got != want || !ok || currency != usd {
 			t.Errorf("%q: %d %s %t, want %d", model, got, currency, ok, want)
 		}
+	}
+	for name := range p.models {
+		if vendorOf(name) == "" {
+			t.Errorf("%s has no vendor", name)
+		}
+	}
+}
+
+// TestUnpriced holds that a model without a price is not free.
+func TestUnpriced(t *testing.T) {
+	p := &Prices{models: map[string]Price{}}
+	p.put(priceFile{Currency: usd, Models: map[string]Price{
+		"claude-small": {Input: 1, Output: 5, CachedRead: 1, CachedWrite: 2}, "claude-large": {Input: 5, Output: 25, CachedRead: 0.5, CachedWrite: 6},
+		"gpt-large": {Input: 30, Output: 180, CachedRead: 30, CachedWrite: 30}, "local": {},
+	}}, false)
+	p.put(priceFile{Currency: "CHF", Models: map[string]Price{"mistral-small": {Input: 1, Output: 1, CachedRead: 1, CachedWrite: 1}}}, true)
+
+	anthropic := int64((5 + 25 + 1 + 6) * hub.Million)
+	all := int64((30 + 180 + 30 + 30) * hub.Million)
+	for _, tt := range []struct {
+		model, currency string
+		want            int64
+	}{
+		{"claude-next", usd, anthropic},            // member by member, of its vendor
+		{"anthropic/next", usd, anthropic},         // the vendor is named by the service
+		{"unheard-of", usd, all},                   // of the whole list
+		{"", usd, all},                             // a call without a name
+		{"gemini-next", usd, all},                  // a vendor without any price
+		{"mistral-next", usd, all},                 // a vendor without a price in this currency
+		{"mistral-next", "CHF", 4 * hub.Million},   // with one
+		{"local", usd, 0},                          // a price of nothing is a price
+		{"ollama/claude-next[1m]", usd, anthropic}, // by its name, whatever serves it
+	} {
+		got, currency, ok := p.estimate(tt.model, tt.currency, million)
+		if got != tt.want || currency != tt.currency || !ok {
+			t.Errorf("%q in %s: %d %s %t, want %d", tt.model, tt.currency, got, currency, ok, tt.want)
+		}
+	}
+	if _, _, ok := p.estimate("claude-next", "EUR", million); ok {
+		t.Error("a model without a price has one in a currency without any")
+	}
+}
+
+func TestListProblem(t *testing.T) {
+	day, err := time.Parse(time.DateOnly, readPrices("").list.AsOf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ListProblem("", day.Add(listTime)); got != "" {
+		t.Errorf("120 days later: %s", got)
+	}
+	if got := ListProblem("", day.Add(listTime+24*time.Hour)); !strings.Contains(got, "121 days old") {
+		t.Errorf("121 days later: %q", got)
 	}
 }
 
@@ -67,10 +122,10 @@ func TestPrices(t *testing.T) {
 func TestPurse(t *testing.T) {
 	p := purse{}
 	prices := readPrices("")
-	p.add(hub.UsageSum{Model: "gpt-5", Tokens: hub.Tokens{Input: 1_000_000}}, prices)
-	p.add(hub.UsageSum{Model: "gpt-5", Currency: "USD", Cost: 500_000, Tokens: hub.Tokens{Input: 1_000_000}}, prices)
-	p.add(hub.UsageSum{Model: "m", Currency: "EUR", Cost: 7}, prices)
-	p.add(hub.UsageSum{Model: "unknown", Tokens: hub.Tokens{Input: 5}}, prices)
+	p.add(hub.UsageSum{Model: "gpt-5", Tokens: hub.Tokens{Input: 1_000_000}}, prices, usd)
+	p.add(hub.UsageSum{Model: "gpt-5", Currency: "USD", Cost: 500_000, Tokens: hub.Tokens{Input: 1_000_000}}, prices, usd)
+	p.add(hub.UsageSum{Model: "m", Currency: "EUR", Cost: 7}, prices, usd)
+	p.add(hub.UsageSum{Model: "unknown"}, prices, usd)
 	want := []Cost{{"EUR", 0.000007, 0}, {"USD", 0.5, 1.25}}
 	if got := p.costs(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)

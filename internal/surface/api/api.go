@@ -191,6 +191,7 @@ var (
 	ShowSpend     = reads("parley/spend/show", "Sum up tokens and costs by agent, task, handoff, team, model, day or run: all for auditors, else yours.", spendShow)
 	CountTexts    = reads("parley/spend/read", "Count the texts of the hub that your model read; for the programs beside an agent.", spendRead)
 	ListPrices    = reads("parley/spend/prices", "List the prices of models that estimates use.", spendPrices)
+	SetPrices     = administers("parley/spend/prices/set", "Set prices of models, or replace the operator's list of prices.", spendSetPrices)
 	SetBudget     = administers("parley/budget/set", "Bound the tokens, money or turns of an agent, a team, a handoff or the hub.", budgetSet)
 	ListBudgets   = reads("parley/budget/list", "List budgets with their use.", budgetList)
 	RemoveBudget  = administers("parley/budget/remove", "Remove a budget.", budgetRemove)
@@ -251,7 +252,7 @@ var Operations = rpc.Table[*Services]{
 	AskFiles, ReserveFiles, ReleaseFiles, ListFiles, Files,
 	SetLanding, ShowLanding, LandingOff, Land, ListLandings, ShowEntry, CancelLanding, RetryLanding, UndoLanding, GiveReview, ListReviews,
 	AddCheck, ListChecks, ShowCheck, RemoveCheck, TrustChecks, RequireChecks, RunCheck, ShowResult, ListResults,
-	RecordUsage, ShowSpend, CountTexts, ListPrices, SetBudget, ListBudgets, RemoveBudget, StopTurns,
+	RecordUsage, ShowSpend, CountTexts, ListPrices, SetPrices, SetBudget, ListBudgets, RemoveBudget, StopTurns,
 	AddSource, ListSources, ShowSource, RemoveSource, PollSource, AddSchedule, ListSchedules, RemoveSchedule, RunSchedule,
 	ContinueTask, Continuations, Compacting, ListRescues, ShowRescue, ApplyRescue, DropRescue,
 	ListOperators, AddOperator, RemoveOperator, OpenWeb, InviteWeb, WebSessions, RevokeWeb, ListRoots, AddRoot, RemoveRoot, Metrics, Audit, Verify, Archive, Export, Backup, Forget, StopHub, ListTargets, TestTarget, ReplayDead, Now, ListHeld, Approve, Deny,

@@ -45,6 +45,10 @@ func spendPrices(_ context.Context, s *Services, _ hub.Caller, _ None) (usage.Pr
 	return s.Usage.Prices(), nil
 }
 
+func spendSetPrices(ctx context.Context, s *Services, a hub.Caller, c usage.PriceChange) (usage.PriceList, error) {
+	return s.Usage.SetPrices(ctx, a, c)
+}
+
 // A ReadText counts texts of the hub that a model read.
 type ReadText struct {
 	Part  usage.Part `json:"part"`

@@ -416,8 +416,8 @@ func (s callUsage) First(a int64) (hub.Usage, error) {
 	return do1(s.calls, "Usage.First", func() (hub.Usage, error) { return s.r.First(a) })
 }
 
-func (s callUsage) Call(a, b string) (hub.Usage, error) {
-	return do1(s.calls, "Usage.Call", func() (hub.Usage, error) { return s.r.Call(a, b) })
+func (s callUsage) Calls(a string) ([]hub.Usage, error) {
+	return do1(s.calls, "Usage.Calls", func() ([]hub.Usage, error) { return s.r.Calls(a) })
 }
 
 func (s callUsage) LastRecord() (int64, error) {
@@ -430,6 +430,10 @@ func (s callUsage) Budgets() ([]hub.Budget, error) {
 
 func (s callUsage) Add(a hub.Usage) (bool, error) {
 	return do1(s.calls, "Usage.Add", func() (bool, error) { return s.w.Add(a) })
+}
+
+func (s callUsage) Replace(a hub.Usage) error {
+	return do0(s.calls, "Usage.Replace", func() error { return s.w.Replace(a) })
 }
 
 func (s callUsage) PutBudget(a hub.Budget) error {

@@ -464,6 +464,13 @@ var operations = []struct {
 		h.must(h.spend("m1"))
 		return func() error { return h.spend("m1") }
 	}},
+	{"usage record of a call with larger counts", func(h *house) func() error {
+		h.must(h.spend("m1"))
+		return func() error {
+			larger := hub.ModelCall{ID: "m1", Tokens: hub.Tokens{Input: 1_000_000}}
+			return last(h.usage.Record(h.ctx, builder, usage.Report{Source: hub.UsagePlugin, CLI: "pi", Calls: []hub.ModelCall{larger}}))
+		}
+	}},
 	{"usage show", func(h *house) func() error {
 		h.must(h.spend("m1"))
 		return func() error { return last(h.usage.Spend(h.ctx, operator, usage.Query{})) }

@@ -1,6 +1,7 @@
 package hubtest
 
 import (
+	"errors"
 	"maps"
 	"reflect"
 	"time"
@@ -36,7 +37,7 @@ func addUsage(w *world, all ...hub.Usage) (isNew []bool) {
 }
 
 var usageTests = []storeTest{
-	{"a call is counted once for its CLI and id, and summed up by every kind", func(w *world) {
+	{"a call is counted once for its agent and id, and summed up by every kind", func(w *world) {
 		first, second := aUsage("a", 1, "builder"), aUsage("b", 2, "planner")
 		other := aUsage("a", 2, "planner")
 		other.CLI, other.Model, other.Currency, other.Cost = "codex", "n", "", 0
@@ -60,7 +61,7 @@ var usageTests = []storeTest{
 			}
 			got, err := r.Usage().Sums(hub.UsageQuery{By: hub.ByTask, Agent: "builder"})
 			want := []hub.UsageSum{
-				{Key: "T-1", Model: "m", Currency: "USD", Calls: 1, Tokens: first.Tokens, Cost: 60},
+				{Key: "T-1", Model: "m", Currency: "USD", Calls: 1, Tokens: first.Tokens, Cost: 60, Said: 4321},
 				{Key: hub.OwnWork, Calls: 1},
 			}
 			if !reflect.DeepEqual(got, want) {
@@ -113,14 +114,14 @@ var usageTests = []storeTest{
 			if one, err := r.Usage().First(7); err != nil || one != aUsage("c", 7, "planner") {
 				w.Errorf("of record 7: %+v, %v", one, err)
 			}
-			if one, err := r.Usage().Call("claude", "a"); err != nil || one != u {
-				w.Errorf("call a: %+v, %v", one, err)
+			if all, err := r.Usage().Calls("a"); err != nil || !reflect.DeepEqual(all, []hub.Usage{u}) {
+				w.Errorf("call a: %+v, %v", all, err)
 			}
 			if _, err := r.Usage().First(2); hub.CodeOf(err) != hub.CodeNotFound {
 				w.Errorf("of record 2: %v", err)
 			}
-			if _, err := r.Usage().Call("codex", "a"); hub.CodeOf(err) != hub.CodeNotFound {
-				w.Errorf("call a of another CLI: %v", err)
+			if all, err := r.Usage().Calls("z"); err != nil || len(all) > 0 {
+				w.Errorf("call z: %+v, %v", all, err)
 			}
 			if got, _ := r.Usage().Records(1, 9); len(got) != 1 || got[0].Record != 7 {
 				w.Errorf("after record 1: %+v", got)
@@ -128,10 +129,34 @@ var usageTests = []storeTest{
 			return err
 		})
 	}},
+	{"a call may be replaced by other counts, and what is known is summed up apart", func(w *world) {
+		u, other := aUsage("a", 1, "builder"), aUsage("a", 2, "planner")
+		addUsage(w, u, other)
+		u.Tokens = hub.Tokens{Input: 7}
+		u.Source, u.Model, u.Cost, u.Currency, u.Known = hub.UsageACP, "", 0, "", true
+		w.update(func(tx hub.Tx) error { return tx.WriteUsage().Replace(u) })
+		w.view(func(r hub.Reader) error {
+			all, err := r.Usage().Calls("a")
+			if !reflect.DeepEqual(all, []hub.Usage{u, other}) {
+				w.Errorf("got %+v, want %+v and %+v", all, u, other)
+			}
+			sums, err2 := r.Usage().Sums(hub.UsageQuery{Known: true})
+			if want := []hub.UsageSum{{Calls: 1, Tokens: u.Tokens}}; !reflect.DeepEqual(sums, want) {
+				w.Errorf("known: got %+v, want %+v", sums, want)
+			}
+			turns, err3 := r.Usage().Turns(hub.UsageQuery{Known: true})
+			if turns[""] != 1 {
+				w.Errorf("known: %d turns, want 1", turns[""])
+			}
+			return errors.Join(err, err2, err3)
+		})
+		other.ID = "b"
+		w.refuse(hub.CodeNotFound, func(tx hub.Tx) error { return tx.WriteUsage().Replace(other) })
+	}},
 	{"budgets are read as they were stored, replaced and removed", func(w *world) {
 		b := hub.Budget{
 			ID: "b1", N: 1, Of: "team:core", Limit: 5, Unit: hub.BudgetMoney, Currency: "USD", Per: hub.PerDay, Hard: true,
-			SetAt: epoch, SetBy: hub.Operator, WarnedFor: epoch.Add(time.Hour), SpentFor: epoch.Add(2 * time.Hour),
+			SetAt: epoch, SetBy: hub.Operator, WarnedFor: epoch.Add(time.Hour), SpentFor: epoch.Add(2 * time.Hour), Unpriced: true,
 		}
 		w.update(func(tx hub.Tx) error { return tx.WriteUsage().PutBudget(b) })
 		b.Limit, b.WarnedFor = 6, hub.Time{}

@@ -1006,45 +1006,6 @@ CREATE INDEX deployments_repo ON deployments (project, repo, n);
 
 CREATE INDEX contracts_name ON contracts (project, name);
 
-CREATE TABLE usages (
-  cli          TEXT NOT NULL,
-  id           TEXT NOT NULL,
-  record       INTEGER NOT NULL,
-  source       TEXT NOT NULL CHECK (source IN ('acp','transcript','plugin','hook')),
-  agent        TEXT NOT NULL,
-  session      TEXT,
-  model        TEXT,
-  input        INTEGER NOT NULL CHECK (input >= 0),
-  output       INTEGER NOT NULL CHECK (output >= 0),
-  cached_read  INTEGER NOT NULL CHECK (cached_read >= 0),
-  cached_write INTEGER NOT NULL CHECK (cached_write >= 0),
-  reasoning    INTEGER NOT NULL CHECK (reasoning >= 0),
-  cost         INTEGER NOT NULL CHECK (cost >= 0),
-  currency     TEXT,
-  run          TEXT,
-  handoff      TEXT,
-  task         TEXT,
-  team         TEXT,
-  wake         TEXT,
-  thread       TEXT,
-  at           TEXT NOT NULL,
-  PRIMARY KEY (cli, id)
-) WITHOUT ROWID;
-
-CREATE INDEX usages_at ON usages (at);
-
-CREATE INDEX usages_agent ON usages (agent, at);
-
-CREATE INDEX usages_record ON usages (record);
-
-CREATE INDEX usages_handoff ON usages (handoff) WHERE handoff IS NOT NULL;
-
-CREATE INDEX usages_task ON usages (task) WHERE task IS NOT NULL;
-
-CREATE INDEX usages_team ON usages (team, at) WHERE team IS NOT NULL;
-
-CREATE INDEX usages_run ON usages (run) WHERE run IS NOT NULL;
-
 CREATE TABLE budgets (
   n         INTEGER PRIMARY KEY,
   of_name   TEXT NOT NULL,
@@ -1057,7 +1018,7 @@ CREATE TABLE budgets (
   set_by    TEXT NOT NULL,
   told_for  TEXT,
   spent_for TEXT
-);
+, unpriced TEXT);
 
 CREATE TABLE continuations (
   n            INTEGER PRIMARY KEY,           -- kn
@@ -1118,6 +1079,48 @@ CREATE TABLE schedules (
   revision  INTEGER NOT NULL,
   body_json TEXT NOT NULL
 );
+
+CREATE TABLE "usages" (
+  cli          TEXT NOT NULL,
+  id           TEXT NOT NULL,
+  record       INTEGER NOT NULL,
+  source       TEXT NOT NULL CHECK (source IN ('acp','transcript','plugin','hook')),
+  agent        TEXT NOT NULL,
+  session      TEXT,
+  model        TEXT,
+  input        INTEGER NOT NULL CHECK (input >= 0),
+  output       INTEGER NOT NULL CHECK (output >= 0),
+  cached_read  INTEGER NOT NULL CHECK (cached_read >= 0),
+  cached_write INTEGER NOT NULL CHECK (cached_write >= 0),
+  reasoning    INTEGER NOT NULL CHECK (reasoning >= 0),
+  cost         INTEGER NOT NULL CHECK (cost >= 0),
+  currency     TEXT,
+  run          TEXT,
+  handoff      TEXT,
+  task         TEXT,
+  team         TEXT,
+  wake         TEXT,
+  thread       TEXT,
+  at           TEXT NOT NULL,
+  known        INTEGER NOT NULL,
+  PRIMARY KEY (agent, id)
+) WITHOUT ROWID;
+
+CREATE INDEX usages_at ON usages (at);
+
+CREATE INDEX usages_agent ON usages (agent, at);
+
+CREATE INDEX usages_record ON usages (record);
+
+CREATE INDEX usages_handoff ON usages (handoff) WHERE handoff IS NOT NULL;
+
+CREATE INDEX usages_task ON usages (task) WHERE task IS NOT NULL;
+
+CREATE INDEX usages_team ON usages (team, at) WHERE team IS NOT NULL;
+
+CREATE INDEX usages_run ON usages (run) WHERE run IS NOT NULL;
+
+CREATE INDEX usages_id ON usages (id);
 
 INSERT INTO message_text (message_text, rank) VALUES ('automerge', 16);
 INSERT INTO acp_meta (key, value) VALUES ('package_hash', 'sha256 of RFC 8785 without verification.package_hash');
