@@ -155,7 +155,7 @@ func (x *completing) checkCommit(ctx context.Context, folder string) error {
 	switch change := x.work().Change; {
 	case len(x.plan.Changes) == 0 && change.Uncommitted > 0:
 		return hub.Errorf(hub.CodeUnproven, x.op, "checks run on a commit, and %d files are not committed", change.Uncommitted).
-			WithHint("commit your work, then complete the task again")
+			WithHint("commit your work, or let the hub commit: {commit_message}; then complete the task again")
 	case len(x.plan.Changes) == 0:
 		return hub.Errorf(hub.CodeUnproven, x.op, "commit %.12s has no change since the task was accepted", commit).WithHint("name the commit that has your work")
 	case !slices.ContainsFunc(x.plan.Changes, work) && x.claim.Trivial == "":

@@ -139,4 +139,5 @@ const handoffSchema = `{"type":"object","required":["action"],"properties":{
 "verdict":{"enum":["approve","changes"],"description":"review"},
 "findings":{"type":"array","description":"review: what to change","items":{"type":"object","required":["path","line","text"],"properties":{"path":{"type":"string"},"line":{"type":"integer"},"text":{"type":"string"}}}},
 "no_changes":{"type":"boolean","description":"complete: nothing had to be changed"},
+"commit_message":{"type":"string","description":"complete: let the hub commit"},
 "state":{"type":"string","description":"list"}}}`

@@ -363,7 +363,7 @@ func writeHandoff(b *strings.Builder, r handoff.Report, deliveries []mailroom.Fo
 	case r.Status == hub.HandoffActivated && r.Returned != "":
 		fmt.Fprintf(b, "%s is not completed: %s.\n", id, plaintext.Line(r.Returned))
 		writeFailures(b, r)
-		fmt.Fprintf(b, "then: repair it, commit, acp_handoff complete %s again.\n", id)
+		fmt.Fprintf(b, "then: repair it, commit (or let the hub commit: commit_message), acp_handoff complete %s again.\n", id)
 	case r.Status == hub.HandoffActivated:
 		fmt.Fprintf(b, "%s is yours until %s.\n", id, r.DueAt.UTC().Format("2006-01-02 15:04Z"))
 		fmt.Fprintf(b, "checked: %s\n", checkedText(r.Claims))

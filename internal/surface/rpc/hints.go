@@ -33,6 +33,7 @@ var references = map[string][3]string{
 	"check.list":        {"parley/check/list", "parley check list", "`parley check list` in a shell"},
 	"check.remove":      {"the operator calls parley/check/remove:", "the operator runs: parley check remove", "ask your operator to run: parley check remove"},
 	"check.trust":       {"the operator calls parley/check/trust", "the operator runs: parley check trust", "ask your operator to run: parley check trust"},
+	"commit_message":    {"member commit_message", "--commit-message \"TEXT\"", "argument commit_message"},
 	"contact":           {"the operator calls parley/contact/set:", "the operator runs: parley contact", "ask your operator to run: parley contact"},
 	"contract.diff":     {"cacp/contract/diff", "parley contract diff", "coordinate with action contract/diff"},
 	"contract.list":     {"cacp/contract/list", "parley contract list", "coordinate with action contract/list"},
