@@ -193,11 +193,14 @@ const (
 )
 
 // A ComparedFiles is the comparison of the files of a worktree with the commit that was
-// checked out there.
+// checked out there, or the content of one file.
 type ComparedFiles struct {
-	Path   string `json:"path"`            // of the worktree
-	Commit string `json:"commit"`          // its whole name
+	Path   string `json:"path"`            // of the worktree or the file
+	Commit string `json:"commit"`          // its whole name; empty for a file
 	Clean  bool   `json:"clean,omitempty"` // the files are those of the commit
+
+	// Visible is the digest of a text file without blanks, line ends and characters that cannot be seen.
+	Visible string `json:"visible,omitempty"`
 }
 
 // A Patch is the difference of a worktree from a commit.

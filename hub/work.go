@@ -1,5 +1,7 @@
 package hub
 
+import "fmt"
+
 // A WorkState is the state of a working tree at one time. It has every file that git does
 // not ignore, committed or not.
 type WorkState struct {
@@ -67,6 +69,28 @@ type WorkChange struct {
 	Notes       []string `json:"notes,omitempty"`        // qualifications of the proof, for people
 	Merged      []Credit `json:"merged,omitempty"`       // tasks of Elsewhere whose commits are among the new ones
 	Credits     []Credit `json:"attribution,omitempty"`  // agents that may have made a part of the change
+}
+
+// NoWork returns why a change is no work of an agent, in the words of every refusal; "" if it is some. since
+// is the time with which the working tree at path was compared, such as "the task was accepted".
+func (c WorkChange) NoWork(owner AgentID, path, since string) string {
+	switch {
+	case c.Files > 0:
+		return ""
+	case len(c.ByOthers) > 0:
+		return fmt.Sprintf("the change in %s is in commits of %s: no work of %s", path, c.ByOthers[0].Agent, owner)
+	case c.Before > 0:
+		return fmt.Sprintf("no work of this task in %s: %s", path, c.Text)
+	}
+	return fmt.Sprintf("nothing has changed in %s since %s", path, since)
+}
+
+// OnlyTrivial returns a trivial change in words; "" for another one.
+func (c WorkChange) OnlyTrivial() string {
+	if !c.Trivial {
+		return ""
+	}
+	return "trivial: " + c.Text
 }
 
 // A WorkFile is a file of a change, with its contents as names of git objects.

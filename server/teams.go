@@ -29,7 +29,7 @@ var Features = slices.Clone(hub.Features)
 // openTeams builds the service of teams.
 // Tasks of teams go through the queue of the gateway if that has one.
 func (s *Server) openTeams(context.Context) (err error) {
-	o := &team.Options{Clock: s.clock, Log: s.log, Artifacts: s.content, MergeSLA: s.opts.MergeSLA, Bus: s.hints, Files: filesOf{s}, Checks: checksOf{s}}
+	o := &team.Options{Clock: s.clock, Log: s.log, Artifacts: s.content, MergeSLA: s.opts.MergeSLA, Bus: s.hints, Files: filesOf{s}, Checks: checksOf{s}, Works: worksOf{s}}
 	if s.hasQueue() {
 		o.Queue = s.gateway
 	}
@@ -59,6 +59,27 @@ func (f filesOf) ReserveScope(ctx context.Context, actor hub.Caller, scope hub.F
 // Done implements team.Files.
 func (f filesOf) Done(tx hub.Tx, actor hub.Caller, task hub.TaskID, handoff hub.HandoffID) ([]hub.Message, error) {
 	return f.files.Done(tx, actor, task, handoff)
+}
+
+// worksOf compares the worktrees of tasks. The inspector is opened after the service of teams.
+type worksOf struct{ *Server }
+
+// State implements team.Works.
+func (w worksOf) State(ctx context.Context, path string, name hub.HandoffID) (hub.WorkState, error) {
+	return w.reader().State(ctx, path, name)
+}
+
+// Compare implements team.Works.
+func (w worksOf) Compare(ctx context.Context, q hub.Comparison) (hub.WorkChange, error) {
+	return w.reader().Compare(ctx, q)
+}
+
+// reader returns what reads worktrees: on PostgreSQL also those of other machines.
+func (w worksOf) reader() team.Works {
+	if w.distant != nil {
+		return w.distant
+	}
+	return w.inspector
 }
 
 // checksOf runs the checks of tasks. The service of checks needs the roots and is opened after that of

@@ -1,11 +1,11 @@
 package evidence
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"hash"
 	"io"
 
 	"github.com/parley-agents/parley/hub"
@@ -19,12 +19,41 @@ type FileClaim struct {
 }
 
 func (c FileClaim) parts(in *Inspector) ([]part, func()) {
-	check := func(ctx context.Context) (string, error) { return c.compare(ctx, in) }
-	return []part{{what: WhatFile, check: check}}, func() {}
+	seen := &visibleText{}
+	check := func(ctx context.Context) (string, error) { return c.compare(ctx, in, seen) }
+	compared := func() hub.ComparedFiles {
+		if seen.digest() == "" {
+			return hub.ComparedFiles{}
+		}
+		return hub.ComparedFiles{Path: c.Path, Visible: seen.digest()}
+	}
+	return []part{{what: WhatFile, check: check, compared: compared}}, func() {}
+}
+
+// A visibleText collects the content of a text file that is not too large.
+type visibleText struct{ content []byte }
+
+// Write implements io.Writer.
+func (v *visibleText) Write(b []byte) (int, error) {
+	if len(v.content) <= maxContent {
+		v.content = append(v.content, b...)
+	}
+	return len(b), nil
+}
+
+// digest returns the digest of the content without what cannot be seen; "" for a file that was not read,
+// is too large or is no text.
+func (v *visibleText) digest() string {
+	isText := v.content != nil && len(v.content) <= maxContent && bytes.IndexByte(v.content, 0) < 0
+	if !isText {
+		return ""
+	}
+	sum := sha256.Sum256(squeeze(v.content))
+	return hex.EncodeToString(sum[:])
 }
 
 // compare checks that a regular file exists and has the size and hash claimed.
-func (c FileClaim) compare(ctx context.Context, in *Inspector) (found string, err error) {
+func (c FileClaim) compare(ctx context.Context, in *Inspector, seen *visibleText) (found string, err error) {
 	const op = "evidence.File"
 	if c.SHA256 != "" && (len(c.SHA256) != hex.EncodedLen(sha256.Size) || !lowerHex(c.SHA256)) {
 		return "", hub.Errorf(hub.CodeInvalid, op, "the sha256 %s is not 64 lower-case hexadecimal digits", show(c.SHA256))
@@ -50,7 +79,7 @@ func (c FileClaim) compare(ctx context.Context, in *Inspector) (found string, er
 	}
 
 	h := sha256.New()
-	if err := in.hash(ctx, op, c.Path, f, h); err != nil {
+	if err := in.hash(ctx, op, c.Path, f, io.MultiWriter(h, seen)); err != nil {
 		return "", err
 	}
 	if hex.EncodeToString(h.Sum(nil)) != c.SHA256 {
@@ -60,7 +89,7 @@ func (c FileClaim) compare(ctx context.Context, in *Inspector) (found string, er
 }
 
 // hash writes the content of an open file to h.
-func (in *Inspector) hash(ctx context.Context, op, path string, f *regular, h hash.Hash) error {
+func (in *Inspector) hash(ctx context.Context, op, path string, f *regular, h io.Writer) error {
 	size := f.info.Size()
 	if err := in.fits(op, path, size); err != nil {
 		return err

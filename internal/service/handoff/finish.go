@@ -3,6 +3,7 @@ package handoff
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -264,7 +265,7 @@ func ownedBy(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID) (hub.H
 // withoutState checks work without a worktree to compare. A file that came with the
 // package and has another content now proves a change; files that are all those of the
 // package prove that there is none. made are the checks of the artifacts.
-func withoutState(h hub.Handoff, pkg shape.Package, c Completion, made []hub.Check) hub.Check {
+func withoutState(h hub.Handoff, pkg shape.Package, x setting, c Completion, made []hub.Check) hub.Check {
 	same, named := len(c.Artifacts) > 0, false
 	for i, a := range c.Artifacts {
 		named = named || a.Type == "file" || a.Type == "branch"
@@ -272,10 +273,7 @@ func withoutState(h hub.Handoff, pkg shape.Package, c Completion, made []hub.Che
 			return p.Ref.Type == a.Type && p.Ref.Path == a.Path && p.Ref.SHA256 != "" && a.SHA256 != ""
 		})
 		if came >= 0 && pkg.Artifacts[came].Ref.SHA256 != a.SHA256 && made[i].Result == hub.CheckVerified {
-			return hub.Check{
-				What: checkWork, Kind: hub.CheckKindWork, Result: hub.CheckVerified, Detail: a.Path + " is not the file that came with the package",
-				Change: &hub.WorkChange{Text: "1 file", Files: 1, Notes: []string{"only its hash was compared"}},
-			}
+			return changedFile(h, x, c, a.Path, made[i])
 		}
 		same = same && came >= 0 && pkg.Artifacts[came].Ref.SHA256 == a.SHA256
 	}
@@ -288,6 +286,32 @@ func withoutState(h hub.Handoff, pkg shape.Package, c Completion, made []hub.Che
 		return unverifiable(hub.CheckKindWork, checkWork, "nothing named")
 	}
 	return unverifiable(hub.CheckKindWork, checkWork, "the hub cannot compare a worktree with the time of acceptance")
+}
+
+// changedFile is the check of work without a worktree: a file that is not the one that came with the
+// package. If only blanks and line ends of it changed, the change is trivial.
+func changedFile(h hub.Handoff, x setting, c Completion, path string, made hub.Check) hub.Check {
+	check := hub.Check{
+		What: checkWork, Kind: hub.CheckKindWork, Result: hub.CheckVerified, Detail: path + " is not the file that came with the package",
+		Change: &hub.WorkChange{Text: "1 file", Files: 1},
+	}
+	came := x.visible[path]
+	isTrivial := came != "" && came == made.Compared.Visible
+	switch {
+	case isTrivial && c.Trivial == "":
+		check.Change.Trivial = true
+		check.Change.Text = filepath.Base(path) + ": whitespace only"
+		check.Result = hub.CheckUnverifiable
+		check.Detail = check.Change.OnlyTrivial()
+	case isTrivial:
+		check.Change.Trivial = true
+		check.Change.Text = filepath.Base(path) + ": whitespace only"
+		check.Change.TrivialWhy = c.Trivial
+		check.Change.Notes = []string{fmt.Sprintf("%s, says %s", trivialNote(c.Trivial), h.To)}
+	default:
+		check.Change.Notes = []string{"only its hash was compared"}
+	}
+	return check
 }
 
 // Activate makes the receiver of an accepted handoff the owner of its task. Accept

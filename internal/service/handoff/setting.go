@@ -28,6 +28,8 @@ type setting struct {
 	base     hub.ShortID   // the handoff of the owner whose completion since is; empty if it is the acceptance of the task
 	same     hub.ShortID   // the handoff whose change did this task, too
 
+	visible map[string]string // digests of what can be seen in the files of the package, as they came; by path
+
 	credits   []hub.Credit    // other agents that worked there in the same time
 	elsewhere []hub.OtherTask // of other agents in other worktrees of the repository, in the same time
 }
@@ -61,6 +63,7 @@ func readBase(r hub.Reader, op string, h hub.Handoff, same hub.HandoffID) (x set
 	if err != nil {
 		return x, err
 	}
+	x.visible = visibleFiles(steps)
 	if x.accepted, x.known = acceptedState(steps); !x.known {
 		return x, nil
 	}
@@ -95,6 +98,21 @@ func readBase(r hub.Reader, op string, h hub.Handoff, same hub.HandoffID) (x set
 		}
 	}
 	return x, nil
+}
+
+// visibleFiles returns the digests of what could be seen in the files of a package when they were checked
+// for the first time.
+func visibleFiles(steps []hub.HandoffStep) map[string]string {
+	out := map[string]string{}
+	for _, step := range steps {
+		for _, c := range step.Checks {
+			_, isKnown := out[c.Compared.Path]
+			if c.Compared.Visible != "" && !isKnown {
+				out[c.Compared.Path] = c.Compared.Visible
+			}
+		}
+	}
+	return out
 }
 
 // A completion is the end of a task in a worktree.

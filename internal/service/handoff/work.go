@@ -61,7 +61,7 @@ func (s *Service) proveWork(ctx context.Context, h hub.Handoff, x setting, c Com
 	case c.NoChanges:
 		work = unverifiable(hub.CheckKindWork, checkWork, fmt.Sprintf("nothing to change, says %s", h.To))
 	case !x.known || s.inspector == nil:
-		work = withoutState(h, pkg, c, made)
+		work = withoutState(h, pkg, x, c, made)
 	default:
 		work = s.compareWork(ctx, h, pkg, x, c)
 	}
@@ -132,22 +132,19 @@ func judgeWork(h hub.Handoff, pkg shape.Package, x setting, c Completion, change
 	}
 
 	// Missing work fails the check. Work that proves nothing leaves it unverifiable.
-	switch {
-	case change.Files == 0 && len(change.ByOthers) > 0:
-		other := change.ByOthers[0]
-		return fail("the change in %s is in commits of %s: no work of %s", path, other.Agent, h.To)
-	case change.Files == 0 && change.Before > 0:
-		return fail("no work of this task in %s: %s", path, change.Text)
-	case change.Files == 0 && x.base != "":
-		return fail("nothing has changed in %s since you completed %s: a change counts for one task", path, x.base)
-	case change.Files == 0:
-		return fail("nothing has changed in %s since the task was accepted", path)
+	since := "the task was accepted"
+	if x.base != "" {
+		since = fmt.Sprintf("you completed %s: a change counts for one task", x.base)
+	}
+	switch missing := change.NoWork(h.To, path, since); {
+	case missing != "":
+		return fail("%s", missing)
 	case len(change.Untouched) > 0:
 		return fail("%s", notTouched(change.Untouched))
 	case len(change.NotChanged) > 0:
 		check.Result, check.Detail = hub.CheckUnverifiable, some(change.NotChanged)+": named, not changed"
 	case change.Trivial && c.Trivial == "":
-		check.Result, check.Detail = hub.CheckUnverifiable, "trivial: "+change.Text
+		check.Result, check.Detail = hub.CheckUnverifiable, change.OnlyTrivial()
 	}
 
 	if check.Result == hub.CheckVerified {
@@ -270,7 +267,7 @@ func completionHint(h hub.Handoff, c Completion, bad hub.Check) string {
 	case lacksFiles:
 		return "change these files; if the task does not need it, ask its sender or the operator"
 	case bad.Change != nil && bad.Change.Before > 0:
-		return "do the work; a task that is a merge says so when it is handed over: {expect_merge}"
+		return "do the work; if the change of another of your tasks did this one, too: {same_change_as}; a task that is a merge says so when it is handed over: {expect_merge}"
 	}
 	return "do the work, or declare that the task needed no change: {no_changes}; if one change did two tasks: {same_change_as}"
 }

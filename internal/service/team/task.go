@@ -20,7 +20,14 @@ func (r CreateTask) perform(ctx context.Context, s *Service, in call) (Answer, e
 	if err := s.checkAsked(ctx, "team.task", r); err != nil {
 		return Answer{}, err
 	}
-	return s.updateTask(ctx, in, func(c *change) (hub.Task, error) { return c.newTask(r) })
+	begun := s.beginWork(ctx, r.Owner, r.Worktree)
+	return s.updateTask(ctx, in, func(c *change) (hub.Task, error) {
+		t, err := c.newTask(r)
+		if err != nil {
+			return t, err
+		}
+		return t, c.putBeginning(t.ID, begun)
+	})
 }
 
 func (r ReadTask) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
@@ -42,12 +49,19 @@ func (r ChangeTask) perform(ctx context.Context, s *Service, in call) (Answer, e
 	if err := checkTaskID("team.task", r.Task); err != nil {
 		return Answer{}, err
 	}
+	var begun beginning
+	if r.Owner != "" {
+		begun = s.beginAgain(ctx, in, r.Task, r.Owner)
+	}
 	return s.updateTask(ctx, in, func(c *change) (hub.Task, error) {
 		t, err := taskOf(c.tx, c.op, c.team.ID, r.Task)
 		if err != nil {
 			return t, err
 		}
-		return c.changeTask(t, r)
+		if t, err = c.changeTask(t, r); err != nil {
+			return t, err
+		}
+		return t, c.putBeginning(t.ID, begun)
 	})
 }
 
@@ -59,17 +73,31 @@ func (r MoveTask) perform(ctx context.Context, s *Service, in call) (Answer, err
 	if !slices.Contains(hub.TaskStates, r.State) {
 		return Answer{}, hub.Errorf(hub.CodeInvalid, op, "unknown task state %q", r.State).WithHint("use %s", joined(hub.TaskStates))
 	}
+	note, err := s.checkWork(ctx, op, in, r)
+	if err != nil {
+		return Answer{}, err
+	}
 	progress, results, err := s.checkSubmitted(ctx, op, in, r)
 	if err != nil {
 		return Answer{}, err
+	}
+	var begun beginning
+	if r.State == hub.TaskInProgress {
+		begun = s.beginAgain(ctx, in, r.Task, "")
 	}
 	out, err := s.updateTask(ctx, in, func(c *change) (hub.Task, error) {
 		t, err := taskOf(c.tx, c.op, c.team.ID, r.Task)
 		if err != nil {
 			return t, err
 		}
-		return c.moveTask(t, r.State, r.Reason)
+		if t, err = c.moveTask(t, r.State, r.Reason); err != nil {
+			return t, err
+		}
+		return t, c.putBeginning(t.ID, begun)
 	})
+	if err == nil && note != "" {
+		out.Warnings = append(out.Warnings, note)
+	}
 	if err == nil && len(results) > 0 {
 		out.Checks = progress.Checks
 		out.Stage = hub.StageOf(hub.ProofVerified, progress.Checks, progress.Review, progress.Landing)
@@ -319,6 +347,13 @@ func (c *change) moveTask(t hub.Task, next hub.TaskState, reason string) (hub.Ta
 	case hub.TaskRework, hub.TaskBacklog, hub.TaskDropped:
 		if err := checkText(c.op, "reason", reason, 500); err != nil {
 			return t, err
+		}
+		moved.Reason = reason
+	case hub.TaskInReview: // why nothing was to be done
+		if reason != "" {
+			if err := checkText(c.op, "reason", reason, 500); err != nil {
+				return t, err
+			}
 		}
 		moved.Reason = reason
 	case hub.TaskInProgress:

@@ -54,10 +54,20 @@ type Checks interface {
 	CheckTask(ctx context.Context, actor hub.Caller, t hub.Task) (hub.Progress, []hub.CheckResult, error)
 }
 
+// Works compares the worktrees of tasks with their states from before.
+type Works interface {
+	// State records the files of a worktree under a name. It reports CodeUnreachable or CodeNotEnabled if
+	// the hub cannot read them.
+	State(ctx context.Context, path string, name hub.HandoffID) (hub.WorkState, error)
+	// Compare returns the change of a worktree since a state.
+	Compare(ctx context.Context, q hub.Comparison) (hub.WorkChange, error)
+}
+
 // Options changes how a Service works. The zero value works.
 type Options struct {
 	Clock     hub.Clock     // default time.Now
 	Checks    Checks        // without it no checks run
+	Works     Works         // without it the work on tasks is not compared
 	Files     Files         // without it no files are reserved
 	Log       *slog.Logger  // default silent
 	Artifacts Artifacts     // without it teams have no artifacts
@@ -77,6 +87,7 @@ type Service struct {
 	artifacts Artifacts
 	files     Files
 	checks    Checks
+	works     Works
 	queue     Queue
 	bus       hub.Bus
 	mergeSLA  time.Duration
@@ -104,7 +115,7 @@ func New(store hub.Store, mail Mail, opts *Options) (*Service, error) {
 		return nil, hub.Errorf(hub.CodeInvalid, "team.New", "merge-sla must be between 0 and %s, got %s", DefaultMergeSLA, o.MergeSLA).WithHint("limits can be tightened, not loosened")
 	}
 	s := &Service{
-		store: store, mail: mail, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log, artifacts: o.Artifacts, files: o.Files, checks: o.Checks, queue: o.Queue, bus: o.Bus, mergeSLA: o.MergeSLA, seed: maphash.MakeSeed(),
+		store: store, mail: mail, clock: o.Clock, ids: hub.NewIDs(o.Clock), log: o.Log, artifacts: o.Artifacts, files: o.Files, checks: o.Checks, works: o.Works, queue: o.Queue, bus: o.Bus, mergeSLA: o.MergeSLA, seed: maphash.MakeSeed(),
 	}
 	for i := range s.putting {
 		s.putting[i] = make(chan struct{}, 1)
