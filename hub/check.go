@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -173,6 +174,20 @@ type TestCount struct {
 	Skipped int `json:"skipped"`
 }
 
+// Passed returns the number of tests that ran and did not fail.
+func (t TestCount) Passed() int { return t.Total - t.Failed - t.Skipped }
+
+// Fewer returns a text such as "tests: 41 before, 12 now" if fewer tests passed than before; "" if not.
+func (t TestCount) Fewer(before TestCount) string {
+	switch {
+	case t.Passed() >= before.Passed():
+		return ""
+	case t.Total < before.Total:
+		return fmt.Sprintf("tests: %d before, %d now", before.Total, t.Total)
+	}
+	return fmt.Sprintf("tests that passed: %d before, %d now", before.Passed(), t.Passed())
+}
+
 // A CheckOutput is the output of a run.
 type CheckOutput struct {
 	Bytes    int64  `json:"bytes"`
@@ -249,6 +264,9 @@ func (r CheckResult) Failure() string {
 	name := "check " + r.Name
 	switch r.State {
 	case ResultFailed:
+		if r.ExitCode == 0 && r.Reason != "" { // its command says that it passed
+			return name + " failed: " + r.Reason
+		}
 		return name + " failed with exit code " + strconv.Itoa(r.ExitCode)
 	case ResultTimedOut:
 		return name + " did not end in time"
@@ -271,6 +289,7 @@ type CheckPlan struct {
 	Changes  []CommitChange    // from Base; nil without one
 	Require  bool              // the operator wants passed checks for every completion in the repository
 	Notes    []string          // what the caller must know, such as checks that are not trusted
+	Judged   []JudgeFinding    // what the change does to the things that judge it; nil without a base
 	Fills    bool              // the commit is one of the target branch
 }
 
@@ -282,10 +301,19 @@ func (p CheckPlan) Names() (names []string) {
 	return names
 }
 
+// A JudgeFinding is a file that judges a change and that the change itself touches: a file that a check
+// runs, the proposal of checks, a key, or a test.
+type JudgeFinding struct {
+	File  string `json:"file"`
+	Found string `json:"found"`          // in a sentence
+	Word  bool   `json:"word,omitempty"` // a reviewer or the operator has to allow it before it lands
+}
+
 // A CommitChange is a file that differs between two commits.
 type CommitChange struct {
 	Path    string
-	Trivial bool // only whitespace, line ends or mode differ, or the file is empty
+	Trivial bool   // only whitespace, line ends or mode differ, or the file is empty
+	Was, Is string // the names of its contents in git; empty where there is none
 }
 
 // A CheckResultQuery chooses results, newest first. Empty members do not restrict.

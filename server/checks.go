@@ -13,6 +13,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/git"
 	"github.com/parley-agents/parley/internal/hubgit"
+	"github.com/parley-agents/parley/internal/reach/evidence"
 	"github.com/parley-agents/parley/internal/reach/workshop"
 	"github.com/parley-agents/parley/internal/service/check"
 )
@@ -52,7 +53,7 @@ func (s *Server) openChecks(ctx context.Context) error {
 		return fmt.Errorf("server: open the copies of repositories: %w", err)
 	}
 
-	o := &check.Options{Clock: s.clock, Log: s.log, Content: s.content, Jobs: s.opts.Checks.Jobs, Require: s.requiresChecks}
+	o := &check.Options{Clock: s.clock, Log: s.log, Content: s.content, Jobs: s.opts.Checks.Jobs, Require: s.requiresChecks, Judge: judging}
 	if s.postgres != nil {
 		o.Machine = s.postgres.Machine()
 		o.Hub = s.hubName()
@@ -64,6 +65,16 @@ func (s *Server) openChecks(ctx context.Context) error {
 	}
 	s.checks = check.New(s.store, repos, checkRunner{shop, here}, s.hints, o)
 	return nil
+}
+
+// judging returns what a change does to the things that judge it.
+func judging(c check.JudgedChange) []hub.JudgeFinding {
+	j := evidence.JudgedChange{Files: c.Files, Before: c.Before, After: c.After}
+	for _, one := range c.Checks {
+		j.Counted = j.Counted || one.JUnit != ""
+		j.Lines = append(j.Lines, one.CommandText(), hub.CommandText(one.Setup))
+	}
+	return evidence.Judging(j)
 }
 
 // requiresChecks reports whether the settings want passed checks for every completion in a
@@ -150,7 +161,9 @@ func (r repositories) Changes(ctx context.Context, folder, old, new string) ([]h
 	changes, err := c.Difference(ctx, old, new)
 	out := []hub.CommitChange{}
 	for _, ch := range changes {
-		out = append(out, hub.CommitChange{Path: ch.Path, Trivial: ch.Trivial != hubgit.NotTrivial})
+		change := hub.CommitChange{Path: ch.Path, Trivial: ch.Trivial != hubgit.NotTrivial}
+		change.Was, change.Is = ch.Contents()
+		out = append(out, change)
 	}
 	return out, gitError(err)
 }

@@ -165,6 +165,26 @@ var cheapLies = []struct {
 			must(rpc.Call(l.ctx, l.operator, api.Inbox, api.InboxParams{WaitS: 1, NewOnly: true}))(l.t)
 		}
 	}},
+	{"lets its tests fail and the command end with 0", "returned: the file of `junit` has a failed test", func(l *liar) {
+		l.add("lenient", `echo '<testsuite><testcase name="a"/><testcase name="b"><failure/></testcase></testsuite>' > report.xml; exit 0`, func(p *api.AddCheckParams) { p.JUnit = "report.xml" })
+		id := l.accept("lenient")
+		l.put("doc.txt", "lenient\n")
+		l.save()
+		l.returned(id, "1 of 2 tests failed")
+	}},
+	{"brings a `GNUmakefile` beside the `Makefile`", "shown: a check uses it instead", func(l *liar) {
+		l.put("Makefile", "all:\n\ttrue\n")
+		l.save()
+		l.git("merge", "-q", "--ff-only", fmt.Sprint("task", l.task))
+		l.add("make", "make -n >/dev/null || true", nil)
+		id := l.accept("make")
+		l.put("GNUmakefile", "all:\n")
+		l.save()
+		got, err := l.complete(id)
+		if text := strings.Join(got.Warnings, "\n"); err != nil || !strings.Contains(strings.ReplaceAll(text, `"`, ""), "GNUmakefile was created, and a check uses it instead of Makefile") {
+			l.t.Errorf("got warnings %q, %v", text, err)
+		}
+	}},
 	{"edits the check in the same change", "returned: the trusted check runs, from the operator's store, and the completion says `checks changed, not trusted`", func(l *liar) {
 		l.put("parley.yaml", "checks:\n  - name: strict\n    command: \"! grep -q broken doc.txt\"\n")
 		l.save()

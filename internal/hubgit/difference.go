@@ -107,6 +107,17 @@ func parseRaw(list string) (out []Change) {
 	return out
 }
 
+// Contents returns the names of the contents before and after a change, "" where there is no file.
+func (ch Change) Contents() (was, is string) {
+	if ch.Status != Added {
+		was = ch.oldID
+	}
+	if ch.Status != Removed {
+		is = ch.newID
+	}
+	return was, is
+}
+
 // emptyTree returns the id of the tree without files, which every repository has.
 func (s source) emptyTree() string {
 	if s.format == formatSHA256 {

@@ -38,6 +38,7 @@ type Base struct {
 	format int      // digits of an object's name
 
 	scratch *scratch
+	rules   map[string]string // digests of the settings and hooks of the repository
 	first   *tree
 	last    *tree     // of the last Compare or Since, or first
 	taken   time.Time // the end of the first walk, by the clock of the files
@@ -171,6 +172,9 @@ func (b *Base) prepare(ctx context.Context) (err error) {
 	}
 	defer repo.close()
 	b.format = repo.format()
+	if b.rules, err = repo.obeyed(); err != nil {
+		return err
+	}
 	files, err := repo.rules()
 	if err != nil {
 		return err
@@ -258,6 +262,12 @@ func (b *Base) Compare(ctx context.Context, named []string) (Changes, error) {
 	c := now.since(b.first)
 	c.Top, c.Folder = b.top, b.folder
 	c.count(ctx, objects, b.first, now)
+	if c.Trivial, err = b.trivial(ctx, c); err != nil {
+		return Changes{}, b.in.late(ctx, err)
+	}
+	if c.Repository, err = b.changedRules(); err != nil {
+		return Changes{}, b.in.late(ctx, err)
+	}
 	c.Named = make(map[string]NamedPath, len(named))
 	for _, p := range named {
 		c.Named[p] = b.named(p, now)

@@ -31,6 +31,13 @@ type Changes struct {
 	// Moved holds for a deleted file a created one with the same content.
 	Moved map[string]string
 
+	// Trivial holds the reason for each change that is no work by itself, such as whitespace.
+	Trivial map[string]string
+
+	// Repository names the files of the repository itself that changed and that decide what git runs: its
+	// settings and hooks.
+	Repository []string
+
 	// Named is the state of the paths that a report names, by the path as the
 	// report spells it.
 	Named map[string]NamedPath
@@ -47,6 +54,11 @@ type NamedPath struct {
 
 // Empty reports whether no file changed.
 func (c Changes) Empty() bool { return len(c.Created)+len(c.Modified)+len(c.Deleted) == 0 }
+
+// OnlyTrivial reports whether files changed, and no change is work by itself.
+func (c Changes) OnlyTrivial() bool {
+	return !c.Empty() && len(c.Submodules) == 0 && len(c.Trivial) == len(c.names())
+}
 
 // names returns the names of all files that changed.
 func (c Changes) names() []string {

@@ -72,6 +72,12 @@ func (j *judge) files(c Changes, scope []string) {
 		}
 	}
 	j.unnamed(f, scope)
+	if c.OnlyTrivial() {
+		j.find(TrivialChange, j.status(), "trivial: %s", f.trivia())
+	}
+	for _, name := range c.Repository {
+		j.find(GitChanged, j.status(), "%s was changed, and git obeys it", show(name))
+	}
 
 	switch {
 	case len(claims) > 0 && held == 0 && c.Empty():
@@ -245,6 +251,19 @@ func (f *files) isDeclared(name string) bool {
 		}
 	}
 	return false
+}
+
+// trivia lists the changes of which none is work by itself, with the reason for each.
+func (f *files) trivia() string {
+	names := f.changes.names()
+	var some []string
+	for _, name := range names[:min(len(names), maxNames)] {
+		some = append(some, fmt.Sprintf("%s (%s)", show(name), f.changes.Trivial[name]))
+	}
+	if more := len(names) - len(some); more > 0 {
+		some = append(some, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(some, ", ")
 }
 
 // summary lists the changes in a line.

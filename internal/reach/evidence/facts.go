@@ -3,7 +3,6 @@ package evidence
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -46,7 +45,9 @@ func (b *Base) commandFacts(ctx context.Context, field, line string, c Changes) 
 		}
 	}
 	if field == fieldVerify {
-		facts = append(facts, testFacts(c, kinds)...)
+		for _, f := range judgeFiles(c, kinds) {
+			facts = append(facts, CommandFact{f.kind, fieldVerify, f.found})
+		}
 	}
 	return facts
 }
@@ -54,46 +55,14 @@ func (b *Base) commandFacts(ctx context.Context, field, line string, c Changes) 
 // scriptFact returns the kind and the text of the fact about a script of a command, whose
 // file was changed as is says. The kind is "" if there is none.
 func (b *Base) scriptFact(ctx context.Context, field string, x script, is change) (kind, found string) {
-	name := show(x.name)
-	switch is {
-	case modified, deleted:
-		if is == modified && b.samePart(ctx, x) {
-			return "", ""
-		}
-		return CheckChanged, fmt.Sprintf("%s was %s, and %s depends on it", name, is, field)
-	case created:
-		if before := b.replaces(x); before != "" {
-			return CheckChanged, fmt.Sprintf("%s was created, and %s uses it instead of %s", name, field, show(before))
-		}
-		return CheckAdded, fmt.Sprintf("%s was created, and %s depends on it", name, field)
+	samePart := is == modified && b.samePart(ctx, x)
+	if kind, found = scriptText(x, is, field, samePart, b.replaces(x)); kind != "" {
+		return kind, found
 	}
 	if s := b.state(x.name, b.last); s.Ignored && s.Touched && !s.Folder {
-		return CheckAdded, fmt.Sprintf("%s is ignored by git and was written since the work began, and %s depends on it", name, field)
+		return CheckAdded, fmt.Sprintf("%s is ignored by git and was written since the work began, and %s depends on it", show(x.name), field)
 	}
 	return "", ""
-}
-
-// testFacts returns the facts about tests that were changed, moved or added.
-func testFacts(c Changes, kinds map[string]change) (facts []CommandFact) {
-	add := func(kind, format string, args ...any) {
-		facts = append(facts, CommandFact{kind, fieldVerify, fmt.Sprintf(format, args...)})
-	}
-	for _, name := range slices.Concat(c.Modified, c.Deleted) {
-		to, moved := c.Moved[name]
-		switch {
-		case !isTest(name):
-		case moved && isTest(to):
-			add(TestMoved, "%s was moved to %s as it is", show(name), show(to))
-		default:
-			add(TestChanged, "%s was %s, and is a test", show(name), kinds[name])
-		}
-	}
-	for _, name := range c.Created {
-		if isTest(name) && !movedTo(c, name) {
-			add(TestAdded, "%s was added, and is a test", show(name))
-		}
-	}
-	return facts
 }
 
 // movedTo reports whether a created file is a deleted one under another name.

@@ -35,6 +35,9 @@ const (
 	NothingDone   = "nothing_done"          // ok, no file named, nothing changed
 	PolicyBreach  = "policy_breach"         // files changed that the agent may not change; about the agent, not the report
 
+	TrivialChange = "trivial_change" // only whitespace, line ends, modes or empty files changed
+	GitChanged    = "git_changed"    // the settings or hooks of the repository changed
+
 	// Facts that say how far VERIFY and BUILD prove something.
 	CheckChanged    = "check_changed"     // a file that the command runs was changed or deleted
 	CheckAdded      = "check_added"       // a file that the command runs is new
@@ -81,6 +84,9 @@ var weights = map[string]struct{ done, undone weight }{
 	FolderNamed:   {note, note},
 	AbsolutePath:  {note, note},
 	NothingDone:   {open, note}, // nothing to do is reported as no_changes
+
+	TrivialChange: {note, note},
+	GitChanged:    {note, note},
 
 	CheckChanged:    {open, note},
 	CheckAdded:      {note, note},

@@ -616,3 +616,57 @@ func BenchmarkSnapshot(b *testing.B) {
 		}
 	})
 }
+
+// TestTrivialWork holds which changes of a run are no work by themselves, and that what git obeys is
+// compared, too.
+func TestTrivialWork(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		work    func(t *testing.T, dir string)
+		trivial bool
+		git     []string
+	}{
+		{"one space", func(t *testing.T, dir string) { write(t, filepath.Join(dir, "a.txt"), "one \ntwo\n") }, true, nil},
+		{"an empty file", func(t *testing.T, dir string) { write(t, filepath.Join(dir, "new.txt"), "") }, true, nil},
+		{"both, committed", func(t *testing.T, dir string) {
+			write(t, filepath.Join(dir, "a.txt"), "one\n\ntwo\n")
+			write(t, filepath.Join(dir, "new.txt"), "\n")
+			commitAll(t, dir, "the work")
+		}, true, nil},
+		{"the permission to execute", func(t *testing.T, dir string) {
+			if err := os.Chmod(filepath.Join(dir, "a.txt"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}, true, nil},
+		{"a hook and a setting beside an empty file", func(t *testing.T, dir string) {
+			write(t, filepath.Join(dir, "new.txt"), "")
+			write(t, filepath.Join(dir, ".git", "hooks", "pre-commit"), "#!/bin/sh\n")
+			write(t, filepath.Join(dir, ".git", "hooks", "pre-push.sample"), "#!/bin/sh\n")
+			git(t, dir, "config", "core.fsmonitor", "true")
+		}, true, []string{".git/config", ".git/hooks/pre-commit"}},
+		{"a hook that was there is removed", func(t *testing.T, dir string) {
+			remove(t, filepath.Join(dir, ".git", "hooks", "post-merge"))
+		}, false, []string{".git/hooks/post-merge"}},
+		{"nothing", func(t *testing.T, dir string) {}, false, nil},
+		{"one letter", func(t *testing.T, dir string) { write(t, filepath.Join(dir, "a.txt"), "one\ntwos\n") }, false, nil},
+		{"a file is removed", func(t *testing.T, dir string) { remove(t, filepath.Join(dir, "a.txt")) }, false, nil},
+		{"a space beside real work", func(t *testing.T, dir string) {
+			write(t, filepath.Join(dir, "a.txt"), "one \ntwo\n")
+			write(t, filepath.Join(dir, "new.txt"), "work\n")
+		}, false, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			newRepository(t, dir)
+			write(t, filepath.Join(dir, ".git", "hooks", "post-merge"), "#!/bin/sh\n")
+			b := snapshot(t, dir, nil)
+			tt.work(t, dir)
+			c := compare(t, b)
+			if c.OnlyTrivial() != tt.trivial || !slices.Equal(c.Repository, tt.git) {
+				t.Errorf("got trivial %t (%v) and %v of git, want %t and %v", c.OnlyTrivial(), c.Trivial, c.Repository, tt.trivial, tt.git)
+			}
+		})
+	}
+}

@@ -308,6 +308,10 @@ func (r *run) finish(ctx context.Context, started time.Time) error {
 		if err != nil && res.Reason == "" {
 			res.Reason = "the results of tests cannot be read: " + err.Error()
 		}
+		if hasFailed := tests != nil && tests.Failed > 0; hasFailed && res.State == StatePassed {
+			res.State = StateFailed
+			res.Reason = fmt.Sprintf("%d of %d tests failed by the files of JUnit, though the command ended with 0", tests.Failed, tests.Total)
+		}
 	}
 	if r.job.InPlace != "" {
 		var err error

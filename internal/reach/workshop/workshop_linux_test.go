@@ -637,8 +637,12 @@ func TestHostileReports(t *testing.T) {
 	s.commit(map[string]string{"out/old.xml": `<testsuite><testcase name="lie"/></testsuite>`})
 	job := s.job(`mkdir -p out; for i in 1 2; do echo '<testsuite tests="900"><testcase name="a"/><testcase><failure/></testcase><testcase><skipped/></testcase></testsuite>' > out/$i.xml; done`)
 	job.Check.JUnit = "out/*.xml"
-	if r := s.run(job); r.Tests == nil || *r.Tests != (workshop.Tests{Total: 6, Failed: 2, Skipped: 2}) {
+	r := s.run(job)
+	if r.Tests == nil || *r.Tests != (workshop.Tests{Total: 6, Failed: 2, Skipped: 2}) {
 		t.Errorf("got %+v, %+v", r, r.Tests)
+	}
+	if r.State != workshop.StateFailed || r.ExitCode != 0 || !strings.Contains(r.Reason, "2 of 6 tests failed") {
+		t.Errorf("tests failed and the command ended with 0: got %+v", r)
 	}
 	job = s.job(`true`)
 	job.Check.JUnit = "out/*.xml"

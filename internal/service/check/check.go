@@ -126,6 +126,16 @@ type Options struct {
 	// Require reports whether the settings want passed checks for every completion in a
 	// repository. It may be nil.
 	Require func(hub.Repository) bool
+
+	// Judge returns what a change does to the things that judge it. Default: nothing.
+	Judge func(JudgedChange) []hub.JudgeFinding
+}
+
+// A JudgedChange is the change of a commit, with the checks that judge it.
+type JudgedChange struct {
+	Files         []hub.CommitChange
+	Checks        []hub.RepositoryCheck
+	Before, After func(name string) []byte // the content of a file without and with the change; nil if there is none, or it is large
 }
 
 // A Service keeps the checks of repositories and runs them. It is safe for concurrent use.
@@ -141,6 +151,7 @@ type Service struct {
 	machine string
 	hub     string
 	require func(hub.Repository) bool
+	judge   func(JudgedChange) []hub.JudgeFinding
 
 	mu      sync.Mutex // guards the fields below
 	live    map[hub.CheckResultID]*tail.Buffer
@@ -164,7 +175,7 @@ func New(store hub.Store, repos Repositories, runner Runner, bus hub.Bus, opts *
 		o.Jobs = max(1, runtime.NumCPU()/2)
 	}
 	return &Service{
-		store: store, repos: repos, runner: runner, content: o.Content, clock: o.Clock, log: o.Log, bus: bus, jobs: o.Jobs, machine: o.Machine, hub: o.Hub, require: o.Require,
+		store: store, repos: repos, runner: runner, content: o.Content, clock: o.Clock, log: o.Log, bus: bus, jobs: o.Jobs, machine: o.Machine, hub: o.Hub, require: o.Require, judge: o.Judge,
 		live: map[hub.CheckResultID]*tail.Buffer{}, running: map[hub.CheckResultID]hub.Repository{},
 	}
 }

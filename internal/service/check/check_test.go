@@ -264,17 +264,19 @@ func TestResults(t *testing.T) {
 	t.Run("fewer tests than the target branch had are noted", func(t *testing.T) {
 		w := newWorld(t, nil)
 		w.add("test", func(c *hub.RepositoryCheck) { c.JUnit = "report.xml" })
-		counts := map[string]int{"old": 3, "main": 41, "cut": 12, "cut-more": 12, "more": 42, "side": 50}
-		w.base = map[string][]string{"cut": {"main", "old"}, "cut-more": {"main", "old"}, "more": {"main", "old"}, "none": {"main"}}
+		counts := map[string]int{"old": 3, "main": 41, "cut": 12, "cut-more": 12, "more": 42, "side": 50, "skip": 41, "skip-and-add": 44}
+		skipped := map[string]int{"skip": 3, "skip-and-add": 3}
+		w.base = map[string][]string{"cut": {"main", "old"}, "cut-more": {"main", "old"}, "more": {"main", "old"}, "none": {"main"}, "skip": {"main"}, "skip-and-add": {"main"}}
 		w.run = func(j check.Job) check.Outcome {
 			out := outcome(hub.ResultPassed, 0, "")
 			if n, ok := counts[j.Commit.ID]; ok {
-				out.Tests = &hub.TestCount{Total: n}
+				out.Tests = &hub.TestCount{Total: n, Skipped: skipped[j.Commit.ID]}
 			}
 			return out
 		}
 		for _, step := range []struct{ commit, note string }{
 			{"main", ""}, {"old", ""}, {"side", ""}, {"cut", "tests: 41 before, 12 now"}, {"cut-more", "tests: 41 before, 12 now"}, {"more", ""}, {"none", "tests: 41 before, 0 now"},
+			{"skip", "tests that passed: 41 before, 38 now"}, {"skip-and-add", ""},
 		} {
 			if r := w.result(builder, "test", step.commit, false); r.Note != step.note || r.Fewer != (step.note != "") {
 				t.Errorf("%s: got %q, %v, want %q", step.commit, r.Note, r.Fewer, step.note)

@@ -347,9 +347,9 @@ func share(tx hub.Tx, v hub.CheckResult) error {
 // maxBefore is the number of commits of the target branch whose results are looked for.
 const maxBefore = 50
 
-// fewerTests returns a note if a check that counts tests had more of them on the commit of the
-// target branch on which the commit of v is based: work may have removed some. Of that branch the
-// nearest commit with a result counts. The note is empty if no result is known.
+// fewerTests returns a note if more tests of a check passed on the commit of the target branch on which
+// the commit of v is based: work may have removed or skipped some. Of that branch the nearest commit
+// with a result counts. The note is empty if no result is known.
 func (s *Service) fewerTests(ctx context.Context, v hub.CheckResult) string {
 	failed := func(err error) string {
 		s.log.Warn("the tests of a check could not be compared with those before", "op", "check.Run", "result", v.ID, "err", err)
@@ -359,38 +359,35 @@ func (s *Service) fewerTests(ctx context.Context, v hub.CheckResult) string {
 	if err != nil {
 		return failed(err)
 	}
-	now := 0
+	var now hub.TestCount
 	if v.Tests != nil {
-		now = v.Tests.Total
+		now = *v.Tests
 	}
-	before, err := hub.Read(ctx, s.store, func(r hub.Reader) (int, error) { return testsBefore(r, v, base) })
+	before, err := hub.Read(ctx, s.store, func(r hub.Reader) (hub.TestCount, error) { return testsBefore(r, v, base) })
 	if err != nil {
 		return failed(err)
 	}
-	if before <= now {
-		return ""
-	}
-	return fmt.Sprintf("tests: %d before, %d now", before, now)
+	return now.Fewer(before)
 }
 
-// testsBefore returns the number of tests of the check of v on the first of some commits that has a
-// result; 0 if none has.
-func testsBefore(r hub.Reader, v hub.CheckResult, base []Commit) (int, error) {
+// testsBefore returns the tests of the check of v on the first of some commits that has a result; none
+// if no commit has.
+func testsBefore(r hub.Reader, v hub.CheckResult, base []Commit) (hub.TestCount, error) {
 	for _, c := range base {
 		if c.Tree == v.Tree {
 			continue
 		}
 		known, err := r.Checks().Results(hub.CheckResultQuery{Repository: v.Repository, Name: v.Name, Tree: c.Tree, States: []hub.CheckState{hub.ResultPassed}, Limit: maxListed})
 		if err != nil {
-			return 0, err
+			return hub.TestCount{}, err
 		}
 		for _, e := range known {
 			if e.Tests != nil && !e.InPlace {
-				return e.Tests.Total, nil
+				return *e.Tests, nil
 			}
 		}
 	}
-	return 0, nil
+	return hub.TestCount{}, nil
 }
 
 // tidy removes the oldest outputs from time to time, so that all together stay below the quota. Their

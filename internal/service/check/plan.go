@@ -43,8 +43,42 @@ func (s *Service) Plan(ctx context.Context, folder, revision, base string, names
 		asked := slices.Contains(names, c.Name)
 		return !asked && !(c.Required && touches(c, p))
 	})
-	p.Notes, err = s.notes(ctx, folder, p)
-	return p, err
+	if p.Notes, err = s.notes(ctx, folder, p); err != nil {
+		return p, err
+	}
+	if p.Judged, err = s.Judged(ctx, folder, p); err != nil {
+		return p, err
+	}
+	for _, f := range p.Judged {
+		if f.Word {
+			p.Notes = append(p.Notes, f.Found)
+		}
+	}
+	return p, nil
+}
+
+// Judged returns what the change of a plan does to the checks and tests that judge it. A plan without a
+// base has no change.
+func (s *Service) Judged(ctx context.Context, folder string, p hub.CheckPlan) ([]hub.JudgeFinding, error) {
+	if s.judge == nil || len(p.Changes) == 0 || p.Base == "" {
+		return nil, nil
+	}
+	var failed error
+	at := func(commit string) func(string) []byte {
+		read := map[string][]byte{}
+		return func(name string) []byte {
+			if content, isKnown := read[name]; isKnown {
+				return content
+			}
+			content, err := s.repos.File(ctx, folder, commit, name)
+			if err != nil && hub.CodeOf(err) != hub.CodeTooLarge {
+				failed = err
+			}
+			read[name] = content
+			return content
+		}
+	}
+	return s.judge(JudgedChange{Files: p.Changes, Checks: p.Checks, Before: at(p.Base), After: at(p.Commit)}), failed
 }
 
 // Relevant reports whether the repository around a folder has checks or requires some, so that its
