@@ -35,6 +35,7 @@ const (
 	CodeNormalised   Code = "normalised_value"    // another spelling of a word
 	CodeUnknownField Code = "unknown_field"       // kept in Extra
 	CodeUnknownValue Code = "unknown_value"       // dropped
+	CodeDropped      Code = "dropped_member"      // a JSON member that no report can hold
 	CodeIgnoredCount Code = "ignored_count"       // a count behind BUILD
 	CodeEmptyMarker  Code = "empty_marker"        // "none" for an empty list
 	CodeJSONList     Code = "json_list"           // a list in JSON, or with commas that do not separate
@@ -81,7 +82,7 @@ var severities = map[Code]Severity{
 	CodeNoExample: SeverityError, CodeReference: SeverityError,
 
 	CodeNearMiss: SeverityWarning, CodeTruncated: SeverityWarning, CodeBlocks: SeverityWarning, CodeDuplicate: SeverityWarning,
-	CodeUnknownValue: SeverityWarning, CodeMissingReason: SeverityWarning, CodeUnexpectedError: SeverityWarning,
+	CodeUnknownValue: SeverityWarning, CodeDropped: SeverityWarning, CodeMissingReason: SeverityWarning, CodeUnexpectedError: SeverityWarning,
 	CodeListedTwice: SeverityWarning, CodeMissingField: SeverityWarning,
 }
 
@@ -100,6 +101,16 @@ type Diagnostic struct {
 	Code    Code   `json:"code"`
 	Line    int    `json:"line"` // from 1; 0 for the text as a whole
 	Message string `json:"message"`
+}
+
+// Lost returns the first diagnostic about a value that a report or dispatch does not
+// have although its text has it. ok is false if there is none.
+func Lost(all []Diagnostic) (d Diagnostic, ok bool) {
+	i := slices.IndexFunc(all, func(d Diagnostic) bool { return d.Code == CodeUnknownValue || d.Code == CodeDropped })
+	if i < 0 {
+		return Diagnostic{}, false
+	}
+	return all[i], true
 }
 
 // HasError reports whether one of the diagnostics is an error.

@@ -380,7 +380,7 @@ func (in *dispatchReader) member(m member) {
 	place := find(dispatchTerms, m.name)
 	if place < 0 {
 		if !derived[m.name] && (m.name != "extra" || json.Unmarshal(m.value, &in.result.Extra) != nil) {
-			in.d.add(CodeUnknownField, 0, "%q is not a field of the protocol; it was dropped", brief(m.name))
+			in.d.add(CodeDropped, 0, "%q is not a field of the protocol; it was dropped", brief(m.name))
 		}
 		return
 	}

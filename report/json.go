@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -269,7 +271,20 @@ func tolerantObject(all []member, d diagnostics) (Result, diagnostics) {
 			in.unknown(m)
 		}
 	}
+	in.count(all)
 	return in.finish()
+}
+
+// count adds the finding about a tests_count that TESTS does not have.
+func (in *reader) count(all []member) {
+	i := slices.IndexFunc(all, func(m member) bool { return m.name == "tests_count" && !m.null() })
+	if i < 0 {
+		return
+	}
+	value := string(all[i].value)
+	if n, ok := in.result.Tests.Count(); !ok || strconv.Itoa(n) != value {
+		in.d.add(CodeDropped, 0, "tests_count %s was dropped: a report has the count in tests, as in pass:12", brief(value))
+	}
 }
 
 // member reads a member that the protocol defines.
@@ -316,7 +331,7 @@ func (in *reader) extra(m member) {
 func (in *reader) unknown(m member) {
 	name := strings.ToUpper(m.name)
 	if !extraName(name) || find(reportTerms, name) >= 0 {
-		in.d.add(CodeUnknownField, 0, "%q cannot be the name of a field; it was dropped", brief(m.name))
+		in.d.add(CodeDropped, 0, "%q cannot be the name of a field; it was dropped", brief(m.name))
 		return
 	}
 	value, ok := m.text()

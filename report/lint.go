@@ -35,7 +35,10 @@ func Lint(text string, opts *LintOptions) ([]Diagnostic, error) {
 	if err != nil {
 		return r.Diagnostics, nil
 	}
-	all := slices.Concat(r.Diagnostics, r.Report.Check(opts.Scope))
+	said := func(d Diagnostic) bool { // by the parser, with its line
+		return d.Code == CodeUnknown && slices.ContainsFunc(r.Diagnostics, func(p Diagnostic) bool { return p.Code == d.Code })
+	}
+	all := slices.Concat(r.Diagnostics, slices.DeleteFunc(r.Report.Check(opts.Scope), said))
 	if canonical, err := r.Text(); err == nil && len(r.Diagnostics) == 0 && canonical != text {
 		all = append(all, Diagnostic{Code: CodeNotCanonical, Message: "the report can be read, but it is not in canonical form"})
 	}

@@ -22,12 +22,19 @@ var reportSchema string
 //go:embed dispatch.schema.json
 var dispatchSchema string
 
+//go:embed testdata/vectors.json
+var vectors string
+
 // Schema returns the JSON Schema (2020-12) of the JSON form of a report, for models
 // with structured output.
 func Schema() string { return reportSchema }
 
 // DispatchSchema returns the JSON Schema of the JSON form of a dispatch.
 func DispatchSchema() string { return dispatchSchema }
+
+// Vectors returns the test vectors of this package as JSON, for readers in other
+// languages. Its member about describes the others.
+func Vectors() string { return vectors }
 
 // A Prompt is a text for an agent.
 type Prompt struct {

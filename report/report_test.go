@@ -353,11 +353,12 @@ func TestLintPrompt(t *testing.T) {
 		prompt string
 		want   []string // code and line of each finding that is more than a note
 	}{
-		"R0-023 two examples with one empty line between":     {"Answer like this:\n\nSTATUS:ok\nTESTS:pass:3\n\nSTATUS:fail\nERROR:no disk\n", nil},
-		"R0-023 the first of two examples contradicts itself": {"STATUS:ok\nTESTS:fail\n\nSTATUS:fail\nERROR:no disk\n\nThat is all.\n", []string{"contradiction 1"}},
-		"R0-023 examples without an empty line between":       {"STATUS:ok\nSTATUS:ok\nBUILD:fail\n", []string{"contradiction 2"}},
-		"R0-023 an example in JSON after one in fields":       {"STATUS:ok\n\nor\n\n{\n \"status\": \"ok\", \"tests\": \"fail\"\n}\n", []string{"contradiction 5"}},
-		"R0-023 an example that only a tolerant reader reads": {"Write\n\n**STATUS:** ok\n", []string{"reference_reader 3"}},
+		"R0-023 two examples with one empty line between":          {"Answer like this:\n\nSTATUS:ok\nTESTS:pass:3\n\nSTATUS:fail\nERROR:no disk\n", nil},
+		"R0-023 the first of two examples contradicts itself":      {"STATUS:ok\nTESTS:fail\n\nSTATUS:fail\nERROR:no disk\n\nThat is all.\n", []string{"contradiction 1"}},
+		"R0-023 examples without an empty line between":            {"STATUS:ok\nSTATUS:ok\nBUILD:fail\n", []string{"contradiction 2"}},
+		"R0-023 an example in JSON after one in fields":            {"STATUS:ok\n\nor\n\n{\n \"status\": \"ok\", \"tests\": \"fail\"\n}\n", []string{"contradiction 5"}},
+		"R0-023 an example that only a tolerant reader reads":      {"Write\n\n**STATUS:** ok\n", []string{"reference_reader 3"}},
+		"R0-023 an unknown status is said once, and with its line": {"Write\n\nTESTS:pass\nSTATUS:wonky\n", []string{"unknown_status 4", "reference_reader 3"}},
 		"R0-023 no example": {"STATUS is the first field. Write a report.\n", []string{"no_example 0"}},
 		"R0-023 an object without status is not an example":    {"{\"a\": 1}\n\nSTATUS:ok\n", nil},
 		"R0-023 odd line ends do not confuse the line numbers": {"a\rb\u2028\r\nSTATUS:no_changes\rFILES_CREATED:x\n", []string{"contradiction 4"}},
@@ -664,7 +665,7 @@ func TestDispatchText(t *testing.T) {
 			t.Fatal(err)
 		}
 		same(t, "scope", r.Scope, []string{"a", "b"})
-		same(t, "codes", codes(r.Diagnostics), []report.Code{report.CodeUnknownField, report.CodeUnknownValue})
+		same(t, "codes", codes(r.Diagnostics), []report.Code{report.CodeDropped, report.CodeUnknownValue})
 	})
 	t.Run("a dispatch over the limit is cut at its beginning, in JSON not read", func(t *testing.T) {
 		r, err := report.ParseDispatch("DONE:x\nTASK:y\n", &report.Options{MaxBytes: 8})

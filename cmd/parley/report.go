@@ -18,7 +18,7 @@ const maxReportInput = 64 << 20
 
 func (a *app) reportCommand() *cobra.Command {
 	return group("report", "Read, check and write compact reports and dispatches",
-		a.reportParseCommand(), a.reportLintCommand(), a.reportEmitCommand(), a.reportPromptCommand(), a.reportSchemaCommand())
+		a.reportParseCommand(), a.reportLintCommand(), a.reportEmitCommand(), a.reportPromptCommand(), a.reportSchemaCommand(), a.reportVectorsCommand())
 }
 
 func (a *app) reportParseCommand() *cobra.Command {
@@ -110,35 +110,47 @@ func (a *app) reportLintCommand() *cobra.Command {
 }
 
 func (a *app) reportEmitCommand() *cobra.Command {
-	var dispatch bool
+	var dispatch, anyStatus bool
 	cmd := &cobra.Command{
 		Use:   "emit [FILE...]",
 		Short: "Convert reports to canonical form",
-		Long:  "Convert reports, given as JSON or text, to canonical form, or to JSON with --json.",
+		Long: `Convert reports, given as JSON or text, to canonical form, or to JSON with --json.
+The exit code is 1, and nothing is written, for a text that is not a report, for a status
+that the protocol does not know, and for a value that canonical form cannot hold.`,
 		Example: `  echo '{"status":"ok","tests":"pass:12"}' | parley report emit
   parley report emit --json answer.txt`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.eachReport(cmd.Context(), args, func(name, text string) (bool, error) {
 				if dispatch {
 					r, err := report.ParseAnyDispatch(text, nil)
-					return a.emit(name, r.Dispatch, r.Diagnostics, err)
+					return a.emit(name, r.Dispatch, r.Diagnostics, err == nil)
 				}
 				r, err := report.ParseAny(text, nil)
-				return a.emit(name, r.Report, r.Diagnostics, err)
+				if err == nil && !r.Status.Known() && !anyStatus {
+					fmt.Fprintf(a.err, "%s: %q is not a status of the protocol; --any-status keeps it, and the protocol has %s\n", name, r.Status, joinedWords(report.Statuses()))
+					return false, nil
+				}
+				return a.emit(name, r.Report, r.Diagnostics, err == nil)
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&dispatch, "dispatch", false, "convert dispatches, the messages that assign work, instead of reports")
+	cmd.Flags().BoolVar(&anyStatus, "any-status", false, "keep a status that the protocol does not know")
 	return cmd
 }
 
 // emit writes a message in canonical form, or the findings about a text that could
-// not be parsed.
-func (a *app) emit(name string, m message, found []report.Diagnostic, unread error) (bool, error) {
-	if unread != nil {
+// not be parsed or that says more than its canonical form would.
+func (a *app) emit(name string, m message, found []report.Diagnostic, isRead bool) (bool, error) {
+	if !isRead {
 		a.printDiagnostics(name, found)
 		return false, nil
 	}
+	if lost, ok := report.Lost(found); ok {
+		a.printDiagnostics(name, []report.Diagnostic{lost})
+		return false, nil
+	}
+
 	text, err := m.Text()
 	if err != nil {
 		fmt.Fprintf(a.err, "%s: %s\n", name, err)
@@ -197,6 +209,21 @@ func (a *app) reportSchemaCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&dispatch, "dispatch", false, "print the schema of a dispatch, the message that assigns work")
 	return cmd
+}
+
+func (a *app) reportVectorsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "vectors",
+		Short: "Print test vectors for other parsers of reports",
+		Long: `Print texts, JSON objects and dispatches with the results that a parser should have, as JSON.
+The member "about" describes the others.`,
+		Example: `  parley report vectors > vectors.json`,
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := io.WriteString(a.out, report.Vectors())
+			return err
+		},
+	}
 }
 
 // eachReport calls f with each file, or with standard input if there is none.

@@ -206,6 +206,37 @@ func TestReportEmit(t *testing.T) {
 			t.Errorf("exit %d: %s", r.code, r.out)
 		}
 	})
+	t.Run("a status of no protocol is written only if it is asked for", func(t *testing.T) {
+		for _, input := range []string{`{"status":"okay"}`, "STATUS: okay\n"} {
+			r := reports(t, input, "emit")
+			if r.code != exitCheck || r.out != "" {
+				t.Errorf("%s: exit %d: %s", input, r.code, r.out)
+			}
+			contains(t, r.err, `standard input: "okay" is not a status of the protocol`, "--any-status", "no_changes, ok")
+			if r := reports(t, input, "emit", "--any-status"); r.code != 0 || r.out != "STATUS:okay\n" {
+				t.Errorf("%s: exit %d: %s%s", input, r.code, r.out, r.err)
+			}
+		}
+	})
+	t.Run("a member that no report can hold is refused, not dropped", func(t *testing.T) {
+		for input, want := range map[string]string{
+			`{"status":"ok","tests_count":5}`:                              "tests_count 5",
+			`{"status":"ok","tests":"pass:12","tests_count":5}`:            "tests_count 5",
+			`{"status":"ok","tests_count":"many"}`:                         "tests_count",
+			`{"status":"ok","tests":"perhaps"}`:                            "perhaps",
+			`{"status":"ok","a b":"c"}`:                                    "a b",
+			`{"status":"ok","extra":[{"name":"no capitals","value":"x"}]}`: "no capitals",
+		} {
+			r := reports(t, input, "emit")
+			if r.code != exitCheck || r.out != "" {
+				t.Errorf("%s: exit %d: %s", input, r.code, r.out)
+			}
+			contains(t, r.err, "dropped", want)
+		}
+		if r := reports(t, `{"status":"ok","tests":"pass:12","tests_count":12}`, "emit"); r.code != 0 || r.out != "STATUS:ok\nTESTS:pass:12\n" {
+			t.Errorf("the count of tests: exit %d: %s%s", r.code, r.out, r.err)
+		}
+	})
 	t.Run("what is no message is a failed check", func(t *testing.T) {
 		for _, args := range [][]string{{"emit"}, {"emit", "--json"}, {"emit", "--dispatch"}} {
 			if r := reports(t, "hello", args...); r.code != exitCheck || r.out != "" || r.err == "" {
@@ -214,6 +245,28 @@ func TestReportEmit(t *testing.T) {
 		}
 		if r := reports(t, `{"task":"x","extra":[{"name":"a b","value":""}]}`, "emit", "--dispatch"); r.code != exitCheck || r.out != "" || r.err == "" {
 			t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
+		}
+	})
+}
+
+func TestReportVectors(t *testing.T) {
+	t.Run("the vectors are JSON for other parsers, and the parser agrees with them", func(t *testing.T) {
+		var v struct {
+			About string
+			Texts []struct {
+				Name, Text string
+				Tolerant   *struct{ Status string }
+			}
+		}
+		r := reports(t, "", "vectors")
+		if err := json.Unmarshal([]byte(r.out), &v); err != nil || r.code != 0 || v.About == "" || len(v.Texts) == 0 {
+			t.Fatalf("exit %d, %v, %d texts", r.code, err, len(v.Texts))
+		}
+		for _, c := range v.Texts {
+			got, err := report.Parse(c.Text, nil)
+			if (err == nil) != (c.Tolerant != nil) || (err == nil && string(got.Status) != c.Tolerant.Status) {
+				t.Errorf("%s: got %q, %v", c.Name, got.Status, err)
+			}
 		}
 	})
 }
