@@ -64,6 +64,7 @@ func (s *Server) openChecks(ctx context.Context) error {
 		repos = distantRepositories{here, s.distant}
 	}
 	s.checks = check.New(s.store, repos, checkRunner{shop, here}, s.hints, o)
+	s.shop = shop
 	return nil
 }
 
@@ -308,13 +309,8 @@ func (r checkRunner) Run(ctx context.Context, j check.Job) (check.Outcome, error
 	if err != nil {
 		return check.Outcome{}, err
 	}
-	c := j.Check
 	got, err := r.shop.Run(ctx, workshop.Job{
-		Copy: copied.Folder(), Commit: j.Commit.ID, Target: j.Fills, InPlace: j.Folder, Live: j.Live,
-		Check: workshop.Check{
-			Name: c.Name, Command: c.Command, Setup: c.Setup, SetupKey: c.SetupKey, Keep: c.Keep, Env: c.Env, Writable: c.Writable,
-			Timeout: c.Timeout.Duration(), Offline: c.Network != nil && !*c.Network, JUnit: c.JUnit, Unconfined: c.Unconfined,
-		},
+		Copy: copied.Folder(), Commit: j.Commit.ID, Target: j.Fills, InPlace: j.Folder, Live: j.Live, Check: checkOf(j.Check),
 	})
 	if errors.Is(err, workshop.ErrUnconfined) {
 		return check.Outcome{State: hub.ResultNotStarted, Reason: "this system cannot confine a check; the operator can allow it with parley check add --unconfined"}, nil
@@ -334,6 +330,14 @@ func (r checkRunner) Run(ctx context.Context, j check.Job) (check.Outcome, error
 		out.Output = removed{f}
 	}
 	return out, nil
+}
+
+// checkOf returns a check as the workshop takes it.
+func checkOf(c hub.RepositoryCheck) workshop.Check {
+	return workshop.Check{
+		Name: c.Name, Command: c.Command, Setup: c.Setup, SetupKey: c.SetupKey, Keep: c.Keep, Env: c.Env, Writable: c.Writable,
+		Timeout: c.Timeout.Duration(), Offline: c.Network != nil && !*c.Network, JUnit: c.JUnit, Unconfined: c.Unconfined,
+	}
 }
 
 // removed is a file that is removed when it is closed.

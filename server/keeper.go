@@ -2,11 +2,14 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/keeper"
+	"github.com/parley-agents/parley/internal/reach/workshop"
 	"github.com/parley-agents/parley/internal/service/run"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
@@ -27,6 +30,7 @@ func (s *Server) openKeeper(context.Context) error {
 		o.Machine = s.postgres.Machine()
 		o.Away = s.postgres.Away
 	}
+	o.Commands = agentCommands{s}
 	if s.opts.Bridge != "" {
 		o.Bridge = []string{s.opts.Bridge, "mcp"}
 	}
@@ -61,4 +65,29 @@ func (s *Server) openWork(ctx context.Context, agent hub.AgentID) (string, error
 	}
 	b.WriteString("The handoff tool of parley (acp_handoff) shows each of them.")
 	return b.String(), nil
+}
+
+// agentCommands runs the commands of kept agents in the workshop of checks.
+type agentCommands struct{ s *Server }
+
+// Allowed implements keeper.Commands.
+func (c agentCommands) Allowed(ctx context.Context, folder, name string) (hub.RepositoryCheck, error) {
+	return c.s.checks.Allowed(ctx, folder, name)
+}
+
+// RunIn implements keeper.Commands.
+func (c agentCommands) RunIn(ctx context.Context, agent hub.AgentID, folder string, command hub.RepositoryCheck) (keeper.Outcome, error) {
+	got, err := c.s.shop.Run(ctx, workshop.Job{InPlace: folder, Home: string(agent), Check: checkOf(command)})
+	if errors.Is(err, workshop.ErrUnconfined) {
+		return keeper.Outcome{}, hub.Errorf(hub.CodeNotEnabled, "server.RunIn", "the hub cannot confine a command on this machine, so it runs none for you").
+			WithHint("ask your operator to run it")
+	}
+	if err != nil {
+		return keeper.Outcome{}, err
+	}
+	os.Remove(got.Output.File) // the agent gets the end of the output
+	return keeper.Outcome{
+		State: hub.CheckState(got.State), ExitCode: got.ExitCode, DurationMS: got.Duration.Milliseconds(),
+		Output: strings.ToValidUTF8(string(got.Output.Tail), "\uFFFD"), Reason: got.Reason,
+	}, nil
 }

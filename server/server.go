@@ -70,6 +70,7 @@ import (
 	"github.com/parley-agents/parley/internal/reach/notify"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/reach/wake"
+	"github.com/parley-agents/parley/internal/reach/workshop"
 	runner "github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/check"
@@ -277,6 +278,7 @@ type Server struct {
 	files     *reservation.Service
 	trees     reservation.Trees
 	checks    *check.Service
+	shop      *workshop.Shop
 	landings  *landing.Service
 	copies    *hubgit.Copies // of repositories, for checks
 	usage     *usage.Service

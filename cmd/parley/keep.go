@@ -34,8 +34,11 @@ running. An idle agent is stopped after a while; the next mail starts it again a
 resumes its session if the agent supports that.
 
 Turns cost tokens. By keeping an agent you allow mail to start turns, within the
-budget. The agent may read files in its folder; --policy write lets it change them, and
---policy ask holds each question for a person. The policy answers the questions that
+budget. The agent may read files in its folder. --policy write lets it change them, and
+have the hub run the checks that you allowed for the repository in that folder. With
+--policy build the hub runs any command for it there, confined as checks are, and
+without the network unless --network is given. Its own shell stays denied. --policy ask
+holds each question for a person. The policy answers the questions that
 the agent asks: known CLIs are configured to ask, and changes that violate the policy
 are reported after the turn, not undone.`,
 		Example: `  parley agent keep builder --cli codex --dir ../app --worktree --policy write --budget 20/h
@@ -47,13 +50,14 @@ are reported after the turn, not undone.`,
 	f.StringVar(&p.CLI, "cli", "", `known agent CLI; "parley agents detect" lists them`)
 	f.StringVar(&p.Dir, "dir", ".", "the agent's working folder")
 	f.BoolVar(&p.Worktree, "worktree", false, "work in a separate git worktree, on the branch parley/NAME")
-	f.StringVar((*string)(&p.Policy), "policy", "read", "the agent's permissions: read, write, or ask, where a person answers")
+	f.StringVar((*string)(&p.Policy), "policy", "read", "the agent's permissions: read, write, build, or ask, where a person answers")
+	f.BoolVar(&p.Network, "network", false, "commands that --policy build lets it run have the network")
 	f.StringVar(&budget, "budget", "", "turns per hour that mail may start, such as 20/h (default the hub's budget)")
 	f.StringSliceVar(&or, "or", nil, "who continues its tasks when it cannot go on, in this order: CLIs in the same folder, agents, or self")
 	f.StringVar((*string)(&p.Role), "role", "", "role of a new agent (default executor)")
 	f.StringSliceVar(&p.Can, "can", nil, "abilities of a new agent, shown to other agents, such as go,sql")
 	f.Var(&p.Memory, "memory", "memory limit of its processes in MiB (default 4096)")
-	choices(cmd, "policy", "read", "write", "ask")
+	choices(cmd, "policy", "read", "write", "build", "ask")
 	choices(cmd, "role", words(hub.Roles)...)
 
 	return operation(a, cmd, api.KeepAgent, &p, func(w io.Writer, got api.KeptAgent) {

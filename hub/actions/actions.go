@@ -69,6 +69,7 @@ const (
 	AgentKept      Action = "agent.kept" // the hub runs the agent
 	AgentStopped   Action = "agent.stopped"
 	AgentRestarted Action = "agent.restarted"
+	AgentCommand   Action = "agent.command"  // the hub ran a command for a kept agent
 	AgentAnswered  Action = "agent.answered" // a question of a kept agent
 	AgentPrompted  Action = "agent.prompted" // by the operator
 

@@ -162,7 +162,7 @@ var layers = map[string][]string{
 	"internal/surface/intake":       {"hub", "internal/reach/forge", "internal/service/event"}, // webhooks: signatures and forms of vendors
 	"internal/surface/coordination": {"hub", "compat", "internal/federation", "internal/shorten", "internal/strictjson", "internal/surface/rpc", "internal/service/callers", "internal/service/contract", "internal/service/keys", "internal/service/peers"},
 	"internal/surface/mcptools": {
-		"hub", "jsonrpc", "internal/briefing", "internal/shorten", "internal/spans", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/deliberation", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team", "internal/service/usage",
+		"hub", "jsonrpc", "internal/briefing", "internal/keeper", "internal/shorten", "internal/spans", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/deliberation", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team", "internal/service/usage",
 	},
 
 	// Pages read and change by the tables alone; the packages below them are for the

@@ -64,6 +64,8 @@ type agent struct {
 	unwanted string    // the id of the turn that was cancelled last
 	trying   *running  // the attempt at the turn; nil between attempts
 	yielding bool      // it has given its folder free, and waits until the hub has looked for a successor
+
+	shellless bool // a command of its own was refused, and it has not read since what the hub runs for it
 }
 
 func newAgent(k *Keeper, name hub.AgentID, cancel context.CancelFunc) *agent {

@@ -71,6 +71,11 @@ func (p permissions) Decide(ctx context.Context, r *acp.PermissionRequest) (sand
 	if !got.Allowed && got.Reason != "" {
 		p.log.add("denied", r.Title+": "+got.Reason)
 	}
+	if !got.Allowed && r.Kind == sandbox.KindExecute {
+		p.mu.Lock()
+		p.shellless = true // the protocol has no room for the words
+		p.mu.Unlock()
+	}
 	return got, err
 }
 

@@ -3,6 +3,7 @@ package keeper
 import (
 	"context"
 
+	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/acpguard"
 	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/service/reservation"
@@ -15,15 +16,19 @@ func (a *agent) makeGuard() *acpguard.Guard {
 	if a.o.AskFiles == nil {
 		return nil
 	}
-	ask := func(ctx context.Context, q reservation.Question) (reservation.Answer, error) {
-		return a.o.AskFiles(ctx, a.actor, q)
-	}
-	return acpguard.New(a.record.Dir, ask, acpguard.Options{
+	return acpguard.New(a.record.Dir, a.asking(a.actor), acpguard.Options{
 		Session:        a.sessionKey().ID,
 		NoReject:       cli.NoReject(a.record.Command),
 		DenyUnanswered: a.o.DenyUnanswered != nil && a.o.DenyUnanswered(a.record.Dir),
 		Notice:         func(text string) { a.log.add("files", text) },
 	})
+}
+
+// asking returns a function that asks about files as an agent.
+func (k *Keeper) asking(actor hub.Caller) acpguard.Ask {
+	return func(ctx context.Context, q reservation.Question) (reservation.Answer, error) {
+		return k.o.AskFiles(ctx, actor, q)
+	}
 }
 
 // aboutFiles returns the sentences of the hub about files that the agent has not read, for its

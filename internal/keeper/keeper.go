@@ -50,7 +50,8 @@ type Definition struct {
 	Branch  string      `json:"branch,omitempty"`  // of the worktree that was made for it
 	Machine string      `json:"machine,omitempty"` // that it runs on, where hubs of several share a store; set by the hub
 
-	Policy   sandbox.Policy   `json:"policy"`             // read, write or ask
+	Policy   sandbox.Policy   `json:"policy"`             // read, write, build or ask
+	Network  bool             `json:"network,omitempty"`  // commands that the policy build lets it run have the network
 	Idle     Seconds          `json:"idle_s,omitempty"`   // after which its process is stopped; default 5 minutes
 	Hang     Seconds          `json:"hang_s,omitempty"`   // without a sign of life in a turn, after which that is cancelled; default 10 minutes
 	Memory   strictjson.Count `json:"memory,omitzero"`    // MiB that its processes may have; default 4096
@@ -94,6 +95,8 @@ func (d Definition) check(op string) error {
 	case !slices.Contains(policies, d.Policy):
 		return hub.Errorf(hub.CodeInvalid, op, "unknown policy %q: use one of %v", d.Policy, policies).
 			WithHint("an unattended agent is never allowed everything")
+	case d.Network && d.Policy != PolicyBuild:
+		return hub.Errorf(hub.CodeInvalid, op, "network is for commands, which only the policy build lets the agent run, not %s", d.Policy)
 	case d.Idle < 0 || d.Hang < 0 || d.Question < 0 || d.Memory < 0:
 		return hub.Errorf(hub.CodeInvalid, op, "idle_s, hang_s, answer_s and memory must not be negative")
 	case !filepath.IsAbs(d.Dir):
@@ -108,7 +111,7 @@ func (d Definition) check(op string) error {
 	return nil
 }
 
-var policies = []sandbox.Policy{sandbox.PolicyRead, sandbox.PolicyWrite, sandbox.PolicyAsk}
+var policies = []sandbox.Policy{sandbox.PolicyRead, sandbox.PolicyWrite, PolicyBuild, sandbox.PolicyAsk}
 
 // A record is the stored state of a kept agent.
 type record struct {
@@ -279,6 +282,8 @@ type Options struct {
 	// answer.
 	AskFiles       func(ctx context.Context, actor hub.Caller, q reservation.Question) (reservation.Answer, error)
 	DenyUnanswered func(dir string) bool
+	// Commands runs commands for agents, in their folders.
+	Commands Commands
 	// RecordUsage records the model calls of a turn, of the kept session or of a further one; nil
 	// if nothing does.
 	RecordUsage func(ctx context.Context, r hub.Run, cli string, calls []hub.ModelCall, kept bool) error
@@ -318,14 +323,15 @@ type Keeper struct {
 	o        Options
 	slots    chan struct{} // one for each process that runs
 
-	mu     sync.Mutex      // guards what follows
-	ctx    context.Context // while Run works; else nil
-	agents map[hub.AgentID]*agent
-	logs   map[hub.AgentID]*lines // they outlive a stop
-	desks  map[hub.AgentID]*desk
-	feeds  map[string]*feed // of sessions, by the paths of their files
-	sides  map[string]*side // the further sessions, by their ids
-	wg     sync.WaitGroup
+	mu       sync.Mutex      // guards what follows
+	ctx      context.Context // while Run works; else nil
+	agents   map[hub.AgentID]*agent
+	commands map[hub.AgentID]*commandRun // the commands that agents asked for
+	logs     map[hub.AgentID]*lines      // they outlive a stop
+	desks    map[hub.AgentID]*desk
+	feeds    map[string]*feed // of sessions, by the paths of their files
+	sides    map[string]*side // the further sessions, by their ids
+	wg       sync.WaitGroup
 }
 
 // New returns a keeper. Run makes it work.
@@ -333,7 +339,7 @@ func New(store hub.Store, s Sessions, keys Keys, o Options) *Keeper {
 	if o.Running <= 0 {
 		o.Running = 8
 	}
-	return &Keeper{store: store, sessions: s, keys: keys, o: o, slots: make(chan struct{}, o.Running), agents: map[hub.AgentID]*agent{}, logs: map[hub.AgentID]*lines{}, desks: map[hub.AgentID]*desk{}, feeds: map[string]*feed{}, sides: map[string]*side{}}
+	return &Keeper{store: store, sessions: s, keys: keys, o: o, slots: make(chan struct{}, o.Running), agents: map[hub.AgentID]*agent{}, commands: map[hub.AgentID]*commandRun{}, logs: map[hub.AgentID]*lines{}, desks: map[hub.AgentID]*desk{}, feeds: map[string]*feed{}, sides: map[string]*side{}}
 }
 
 // linesOf returns the lines of an agent. The caller holds mu.
@@ -440,6 +446,7 @@ func (k *Keeper) halt(name hub.AgentID) {
 		a.cancel()
 		<-a.done
 	}
+	k.endCommand(name)
 }
 
 // Keep keeps an agent, or changes how it is kept. An agent that does not exist is added

@@ -236,7 +236,7 @@ func (s *side) handle(ctx context.Context, a *agent, d Definition, p prompt) {
 		return
 	}
 	if s.process == nil {
-		mode, _ := cli.ModeOf(d.Command, d.Policy)
+		mode, _ := cli.ModeOf(d.Command, d.permits())
 		o := s.options(a, d)
 		err := s.startProcess(ctx, d, fleet.Spec{
 			Command: slices.Concat(d.Command, mode.Args), Env: mode.Env, Mode: mode.Session, Meta: mode.Meta,
@@ -317,7 +317,7 @@ func (s *side) options(a *agent, d Definition) fleet.Options {
 		ask = s.guard.Asker(ask)
 	}
 	return fleet.Options{Options: acp.Options{
-		Name: "parley", Version: s.o.Version, Policy: d.Policy, Ask: ask, Permissions: permissions{a, d.Policy, ask}, StartTimeout: startTime, CancelGrace: cancelGrace,
+		Name: "parley", Version: s.o.Version, Policy: d.permits(), Ask: ask, Permissions: permissions{a, d.permits(), ask}, StartTimeout: startTime, CancelGrace: cancelGrace,
 	}}
 }
 

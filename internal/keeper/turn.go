@@ -148,7 +148,7 @@ func (a *agent) attempt(ctx context.Context, t turn) (out result, given bool) {
 	got, err := run.Execute(ctx, a.o.Home, spec, &run.Options{
 		Agent: fleet.Options{Options: acp.Options{
 			Name: "parley", Version: a.o.Version,
-			Policy: a.record.Policy, Ask: a.asker(), Permissions: permissions{a, a.record.Policy, a.asker()},
+			Policy: a.record.permits(), Ask: a.asker(), Permissions: permissions{a, a.record.permits(), a.asker()},
 			StartTimeout: startTime, CancelGrace: cancelGrace,
 		}, OnUpdate: func(u *acp.Update) { tr.update(ctx, u) }},
 		Hub: recorder{a}, Clock: a.o.Clock, Kill: kill, Consent: &a.consent, Guard: a.guard,
@@ -302,6 +302,9 @@ func (a *agent) complete(ctx context.Context, t turn) string {
 		a.setTell(ctx, "")
 	}
 	if text := a.aboutFiles(); text != "" {
+		parts = append(parts, text)
+	}
+	if text := a.aboutCommands(); text != "" {
 		parts = append(parts, text)
 	}
 	parts = append(parts, t.Prompt)

@@ -45,7 +45,7 @@ agents:
     dir: .               # working folder, relative to this file; agents cannot share one
     worktree: true       # work in a separate git worktree, on the branch parley/planner
     role: coordinator    # coordinator, researcher, executor, reviewer or integrator
-    policy: read         # read, write, or ask, where a person answers
+    policy: read         # read, write, build, or ask, where a person answers
     budget: 20/h         # turns per hour that mail may start
   builder:
     cli: codex
@@ -107,6 +107,7 @@ type Agent struct {
 	Role         hub.Role         `yaml:"role"`
 	Can          []string         `yaml:"can"`
 	Policy       sandbox.Policy   `yaml:"policy"`
+	Network      bool             `yaml:"network"`
 	Budget       string           `yaml:"budget"`
 	Idle         time.Duration    `yaml:"idle"`
 	Hang         time.Duration    `yaml:"hang"`
@@ -174,8 +175,10 @@ func (a Agent) check(name hub.AgentID) error {
 		return errName
 	case (a.CLI == "") == (len(a.Command) == 0):
 		return errors.New("either cli or command is required, but not both")
-	case !slices.Contains([]sandbox.Policy{sandbox.PolicyRead, sandbox.PolicyWrite, sandbox.PolicyAsk}, a.Policy):
-		return fmt.Errorf("policy must be read, write or ask, got %q", a.Policy)
+	case !slices.Contains([]sandbox.Policy{sandbox.PolicyRead, sandbox.PolicyWrite, keeper.PolicyBuild, sandbox.PolicyAsk}, a.Policy):
+		return fmt.Errorf("policy must be read, write, build or ask, got %q", a.Policy)
+	case a.Network && a.Policy != keeper.PolicyBuild:
+		return fmt.Errorf("network is for commands, which only the policy build lets the agent run, not %s", a.Policy)
 	case a.Role != "" && !slices.Contains(hub.Roles, a.Role):
 		return fmt.Errorf("unknown role %q: use %s", a.Role, roles())
 	case budget != nil:
@@ -224,6 +227,7 @@ func (a Agent) params(name hub.AgentID) (p api.KeepParams, err error) {
 	p.Role = a.Role
 	p.Can = a.Can
 	p.Memory = strictjson.Count(a.Memory)
+	p.Network = a.Network
 	p.Worktree = a.Worktree
 	p.Idle = keeper.Seconds(a.Idle / time.Second)
 	p.Hang = keeper.Seconds(a.Hang / time.Second)

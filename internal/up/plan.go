@@ -203,6 +203,7 @@ func differences(was keeper.Definition, p api.KeepParams) (out []string) {
 		differ("dir", was.Dir, p.Dir)
 	}
 	differ("policy", was.Policy, p.Policy)
+	differ("network", was.Network, p.Network)
 	differ("budget", was.PerHour, p.PerHour)
 	differ("idle", was.Idle, p.Idle)
 	differ("hang", was.Hang, p.Hang)

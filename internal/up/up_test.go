@@ -65,7 +65,7 @@ func TestParseRefuses(t *testing.T) {
 		{"a name that no hub takes", "agents: {A b: {command: [my-agent]}}", "line 1: agent A b: invalid name", ""},
 		{"neither cli nor command", "agents:\n  a: {}", "line 2: agent a: either cli or command is required", ""},
 		{"cli and command", "agents: {a: {cli: claude, command: [my-agent]}}", "either cli or command is required", ""},
-		{"a policy that does not exist", "agents: {a: {command: [my-agent], policy: yolo}}", `policy must be read, write or ask, got "yolo"`, ""},
+		{"a policy that does not exist", "agents: {a: {command: [my-agent], policy: yolo}}", `policy must be read, write, build or ask, got "yolo"`, ""},
 		{"a role that does not exist", "agents: {a: {command: [my-agent], role: boss}}", `unknown role "boss"`, ""},
 		{"a budget of another form", "agents: {a: {command: [my-agent], budget: 20}}", `budget: must be turns per hour such as 20/h, got "20"`, ""},
 		{"a folder that is not there", "agents: {a: {command: [my-agent], dir: nowhere}}", "is not a folder", ""},

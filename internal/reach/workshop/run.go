@@ -74,10 +74,13 @@ func (s *Shop) newRun(place int, job Job) (*run, error) {
 	if err := removeAll(folder); err != nil { // of a run that could not be removed
 		return nil, err
 	}
-	for _, dir := range []string{folder, work, r.home(), r.temporary()} {
+	for _, dir := range []string{folder, work, r.temporary()} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return nil, err
 		}
+	}
+	if err := os.MkdirAll(r.home(), 0o700); err != nil {
+		return nil, err
 	}
 	if err := r.write(); err != nil {
 		return nil, err
@@ -88,7 +91,13 @@ func (s *Shop) newRun(place int, job Job) (*run, error) {
 	return r, err
 }
 
-func (r *run) home() string      { return filepath.Join(r.work, "home") }
+func (r *run) home() string {
+	if r.job.Home != "" {
+		return filepath.Join(r.shop.homes(), r.job.Home)
+	}
+	return filepath.Join(r.work, "home")
+}
+
 func (r *run) temporary() string { return filepath.Join(r.work, "tmp") }
 
 // write stores the record. A kill of the machine ends the processes as well, so it need not be

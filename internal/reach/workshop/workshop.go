@@ -76,6 +76,7 @@ type Job struct {
 	Check   Check
 	Target  bool      // the commit is one of the target branch: if it passes, its kept folders fill the cache
 	InPlace string    // run in this working tree instead; then there is neither setup nor cache
+	Home    string    // of a run in place: the name of a home folder that its next runs have, too; "" for one of its own
 	Live    io.Writer // gets the output as it comes; it must not block; may be nil
 }
 
@@ -162,7 +163,7 @@ func Open(ctx context.Context, folder string, opts *Options) (*Shop, error) {
 	if err := s.recover(ctx); err != nil {
 		return nil, fmt.Errorf("workshop: remove the runs of before: %w", err)
 	}
-	for _, dir := range []string{s.runs(), s.outputs(), s.caches.folder} {
+	for _, dir := range []string{s.runs(), s.outputs(), s.homes(), s.caches.folder} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("workshop: %w", err)
 		}
@@ -184,6 +185,7 @@ func realFolder(folder string) (string, error) {
 
 func (s *Shop) runs() string    { return filepath.Join(s.folder, "runs") }
 func (s *Shop) outputs() string { return filepath.Join(s.folder, "outputs") }
+func (s *Shop) homes() string   { return filepath.Join(s.folder, "homes") }
 
 // Run runs a check and returns its result. It waits until a place is free. The error is about a
 // job that cannot be run, such as ErrUnconfined, or about this machine; whatever the check does
@@ -237,6 +239,9 @@ func (s *Shop) check(job Job) error {
 		if !filepath.IsLocal(folder) || clean == "." || strings.EqualFold(strings.Split(filepath.ToSlash(clean), "/")[0], ".git") {
 			return fmt.Errorf("workshop: check %s: %q is not a folder of the worktree that can be kept", job.Check.Name, folder)
 		}
+	}
+	if job.Home != "" && (job.InPlace == "" || !filepath.IsLocal(job.Home) || filepath.Base(job.Home) != job.Home) {
+		return fmt.Errorf("workshop: %q is not the name of a home folder", job.Home)
 	}
 	if job.InPlace != "" {
 		if err := s.mayWrite(job.InPlace, false); err != nil {

@@ -274,6 +274,22 @@ func (s *Service) over(ctx context.Context, ids []hub.CheckResultID) (bool, erro
 	})
 }
 
+// Allowed returns a check of the repository around a folder by its name.
+func (s *Service) Allowed(ctx context.Context, folder, name string) (hub.RepositoryCheck, error) {
+	repo, err := s.repos.Find(ctx, folder)
+	if err != nil {
+		return hub.RepositoryCheck{}, err
+	}
+	all, err := hub.Read(ctx, s.store, func(r hub.Reader) ([]hub.RepositoryCheck, error) { return r.Checks().OfRepository(repo) })
+	if err != nil {
+		return hub.RepositoryCheck{}, err
+	}
+	if c := named(all, name); c != nil {
+		return *c, nil
+	}
+	return hub.RepositoryCheck{}, unknown("check.Allowed", repo, name, all)
+}
+
 // Known returns the names of the checks of the repository around a folder.
 func (s *Service) Known(ctx context.Context, folder string) ([]string, error) {
 	repo, err := s.repos.Find(ctx, folder)

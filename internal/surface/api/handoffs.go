@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/landing"
 	"github.com/parley-agents/parley/internal/service/mailroom"
@@ -63,6 +64,8 @@ type HandoffParams struct {
 	Limit  strictjson.Count `json:"limit,omitzero"`
 	Cursor hub.HandoffID    `json:"cursor,omitempty"`
 
+	Command string `json:"command,omitempty"` // to check: the name of a check; to run: a line of the shell
+
 	// To review.
 	Verdict  string              `json:"verdict,omitempty"` // approve or changes
 	Findings []hub.ReviewFinding `json:"findings,omitempty"`
@@ -87,12 +90,14 @@ func (c *Criteria) UnmarshalJSON(b []byte) error {
 }
 
 // A HandoffAnswer is one handoff or, for the action list, a page of them. The action review is
-// answered with the review, the action land with the entry of the landing queue.
+// answered with the review, the action land with the entry of the landing queue, the actions check
+// and run with the outcome of a command.
 type HandoffAnswer struct {
 	Report  *handoff.Report
 	Listing *handoff.Listing
 	Review  *hub.Review
 	Landing *landing.Listing
+	Outcome *keeper.Outcome
 
 	// Deliveries forecasts when the receiver of a new handoff will see it.
 	Deliveries []mailroom.Forecast
@@ -107,6 +112,11 @@ type proposed struct {
 	Spend      *usage.Total        `json:"spend,omitempty"`
 }
 
+// An outcomeAnswer is the outcome of a command on the wire.
+type outcomeAnswer struct {
+	Outcome *keeper.Outcome `json:"outcome"`
+}
+
 // MarshalJSON writes whichever is there.
 func (h HandoffAnswer) MarshalJSON() ([]byte, error) {
 	switch {
@@ -116,6 +126,8 @@ func (h HandoffAnswer) MarshalJSON() ([]byte, error) {
 		return json.Marshal(ReviewAnswer{*h.Review})
 	case h.Landing != nil:
 		return json.Marshal(h.Landing)
+	case h.Outcome != nil:
+		return json.Marshal(outcomeAnswer{h.Outcome})
 	}
 	return json.Marshal(proposed{h.Report, h.Deliveries, h.Spend})
 }
@@ -127,6 +139,7 @@ func (h *HandoffAnswer) UnmarshalJSON(b []byte) error {
 		Entries  json.RawMessage `json:"entries"`
 		ID       json.RawMessage `json:"handoff_id"`
 		Review   json.RawMessage `json:"review"`
+		Outcome  json.RawMessage `json:"outcome"`
 	}
 	if err := json.Unmarshal(b, &page); err != nil {
 		return err
@@ -142,6 +155,10 @@ func (h *HandoffAnswer) UnmarshalJSON(b []byte) error {
 	if page.Review != nil && page.ID == nil {
 		h.Review = new(hub.Review)
 		return json.Unmarshal(page.Review, h.Review)
+	}
+	if page.Outcome != nil && page.ID == nil {
+		h.Outcome = new(keeper.Outcome)
+		return json.Unmarshal(page.Outcome, h.Outcome)
 	}
 	got := proposed{Report: new(handoff.Report)}
 	if err := json.Unmarshal(b, &got); err != nil {
@@ -275,6 +292,8 @@ func handoffs(ctx context.Context, s *Services, a hub.Caller, p HandoffParams) (
 	case "review": // of a handoff, or of an entry of a landing queue
 		got, err := reviewGive(ctx, s, a, ReviewParams{ID: string(p.ID), Verdict: p.Verdict, Findings: p.Findings})
 		return HandoffAnswer{Review: &got.Review}, err
+	case "check", "run":
+		return runCommand(ctx, s, a, p)
 	case "land":
 		ref := string(p.ID)
 		if ref == "" {
@@ -328,6 +347,22 @@ func handoffs(ctx context.Context, s *Services, a hub.Caller, p HandoffParams) (
 		}
 	}
 	return answer, err
+}
+
+// runCommand runs a check or a command in the folder of a kept agent.
+func runCommand(ctx context.Context, s *Services, a hub.Caller, p HandoffParams) (HandoffAnswer, error) {
+	wait, err := waitOf("acp/handoff", p.Wait)
+	if err != nil {
+		return HandoffAnswer{}, err
+	}
+	c := keeper.Command{Wait: wait}
+	if p.Action == "check" {
+		c.Check = p.Command
+	} else {
+		c.Line = p.Command
+	}
+	got, err := s.Keeper.RunCommand(ctx, a, c)
+	return HandoffAnswer{Outcome: &got}, err
 }
 
 func listHandoffs(ctx context.Context, s *Services, a hub.Caller, p HandoffParams) (HandoffAnswer, error) {

@@ -119,7 +119,7 @@ const filesSchema = `{"type":"object","required":["action"],"properties":{
 "tree":{"type":"string"}}}`
 
 const handoffSchema = `{"type":"object","required":["action"],"properties":{
-"action":{"enum":["initiate","accept","reject","complete","review","land","show","list","withdraw","approve","activate","close"]},
+"action":{"enum":["initiate","accept","reject","complete","review","land","show","list","withdraw","approve","activate","close","check","run"]},
 "handoff_id":{"type":"string","description":"such as h3; all but initiate and list"},
 "to":{"type":"string","description":"initiate: who takes over"},
 "task_id":{"type":"string"},
@@ -140,4 +140,5 @@ const handoffSchema = `{"type":"object","required":["action"],"properties":{
 "findings":{"type":"array","description":"review: what to change","items":{"type":"object","required":["path","line","text"],"properties":{"path":{"type":"string"},"line":{"type":"integer"},"text":{"type":"string"}}}},
 "no_changes":{"type":"boolean","description":"complete: nothing had to be changed"},
 "commit_message":{"type":"string","description":"complete: let the hub commit"},
+"command":{"type":"string","description":"without a shell; check: NAME; run: LINE"},
 "state":{"type":"string","description":"list"}}}`

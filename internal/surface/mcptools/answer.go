@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/service/deliberation"
 	"github.com/parley-agents/parley/internal/service/handoff"
@@ -478,6 +479,40 @@ func writeHandoffs(b *strings.Builder, a api.HandoffAnswer) int {
 		}
 		return 0
 	}
+	if a.Outcome != nil {
+		writeOutcome(b, *a.Outcome)
+		return 0
+	}
 	writeHandoff(b, *a.Report, a.Deliveries)
 	return a.Report.Unread
+}
+
+// outcomeBytes is the size of the end of a command's output that an agent gets.
+const outcomeBytes = 8 << 10
+
+// writeOutcome writes the state of a command of a kept agent, and the end of its output.
+func writeOutcome(b *strings.Builder, o keeper.Outcome) {
+	name := o.Command
+	if o.Check != "" {
+		name = "check " + o.Check
+	}
+	name = shorten.Text(plaintext.Line(name), 100)
+	if !o.State.Over() {
+		fmt.Fprintf(b, "%s runs. For its end: the same call again.\n", name)
+		return
+	}
+
+	fmt.Fprintf(b, "%s: %s, exit code %d, in your folder as it is: no proof\n", name, o.State, o.ExitCode)
+	if o.Reason != "" {
+		fmt.Fprintf(b, "%s\n", plaintext.Line(o.Reason))
+	}
+	for _, n := range o.Notes {
+		fmt.Fprintf(b, "%s\n", plaintext.Line(n))
+	}
+	if out := plaintext.Text(o.Output); out != "" {
+		if n := len(out) - outcomeBytes; n > 0 {
+			out = "..." + strings.ToValidUTF8(out[n:], "")
+		}
+		fmt.Fprintf(b, "Output:\n%s\n", strings.TrimRight(out, "\n"))
+	}
 }

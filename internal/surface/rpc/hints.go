@@ -41,6 +41,7 @@ var references = map[string][3]string{
 	"expect_merge":      {"member expect.merge", "--expect-merge", "argument expect with merge"},
 	"handoff":           {"acp/handoff", "parley handoff", "acp_handoff"},
 	"handoff.approve":   {"acp/handoff with action approve and handoff_id", "parley handoff approve", "acp_handoff with action approve and handoff_id"},
+	"handoff.check":     {"acp/handoff with action check and command NAME", "parley check run NAME", "acp_handoff with action check and command NAME"},
 	"handoff.list":      {"acp/handoff with action list", "parley handoff list", "acp_handoff with action list"},
 	"handoff.show":      {"acp/handoff with action show and handoff_id", "parley handoff show", "acp_handoff with action show and handoff_id"},
 	"held":              {"parley/held", "parley approve without an id", "`parley approve` in a shell"},
