@@ -159,7 +159,7 @@ type onwardAgents struct{ s *Server }
 func (a onwardAgents) Kept(ctx context.Context, agent hub.AgentID) (continuation.Kept, bool, error) {
 	d, ok, err := a.s.keeper.Kept(ctx, agent)
 	out := continuation.Kept{Folder: d.Dir, CLI: d.CLI}
-	out.Until, out.Rests = a.s.keeper.Rests(ctx, agent)
+	out.Until, out.Reason, out.Rests = a.s.keeper.Rests(ctx, agent)
 	for _, one := range d.Or {
 		out.Or = append(out.Or, one.Name)
 	}

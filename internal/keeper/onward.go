@@ -387,14 +387,14 @@ func (k *Keeper) Dismiss(ctx context.Context, name hub.AgentID) error {
 	})
 }
 
-// Rests reports whether an agent that the hub runs rests until it can go on, and until when, if that
+// Rests reports whether an agent that the hub runs rests until it can go on, why, and until when, if that
 // is known.
-func (k *Keeper) Rests(ctx context.Context, name hub.AgentID) (until hub.Time, rests bool) {
+func (k *Keeper) Rests(ctx context.Context, name hub.AgentID) (until hub.Time, why hub.ContinuationReason, rests bool) {
 	r, err := k.find(ctx, "keeper.Rests", name)
 	if err != nil || r.Rest == nil {
-		return hub.Time{}, false
+		return hub.Time{}, "", false
 	}
-	return r.Rest.Until, true
+	return r.Rest.Until, r.Rest.Reason, true
 }
 
 // IsStopped reports whether the hub runs an agent that is stopped.

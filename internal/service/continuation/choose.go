@@ -351,6 +351,18 @@ func (s *Service) try(ctx context.Context, actor hub.Caller, c hub.Continuation,
 	if p.CLI == Self || to == c.Of {
 		return s.resume(ctx, c, t, automatic)
 	}
+	got := c
+	err := s.give(ctx, c, t.handoff.Team, p, automatic, func(to hub.AgentID) (err error) {
+		got, err = s.offerTo(ctx, actor, c, t, to)
+		return err
+	})
+	return got, err
+}
+
+// give finds the agent that a successor names and calls offer with it: an agent that the hub knows, or the
+// agent of a CLI, which begins to work in the folder before. team is that of the task, "" for none.
+func (s *Service) give(ctx context.Context, c hub.Continuation, team hub.TeamID, p Program, automatic bool, offer func(to hub.AgentID) error) error {
+	to := hub.AgentID(p.CLI)
 	known, err := hub.Read(ctx, s.store, func(rd hub.Reader) (bool, error) {
 		_, err := rd.Agent(to)
 		if hub.CodeOf(err) == hub.CodeNotFound {
@@ -359,34 +371,33 @@ func (s *Service) try(ctx context.Context, actor hub.Caller, c hub.Continuation,
 		return err == nil, err
 	})
 	if err != nil {
-		return c, err
+		return err
 	}
-	if !known && t.handoff.Team != "" {
-		return c, hub.Errorf(hub.CodePolicy, "continuation.offer", "%s is not a member of team %s", p.CLI, t.handoff.Team).WithHint("name a member: parley team show %s", t.handoff.Team)
+	if !known && team != "" {
+		return hub.Errorf(hub.CodePolicy, "continuation.offer", "%s is not a member of team %s", p.CLI, team).WithHint("name a member: parley team show %s", team)
 	}
 	if !known {
 		if to, err = s.agents.StandInName(ctx, c.Of, p.CLI); err != nil {
-			return c, err
+			return err
 		}
 	}
 	if automatic {
 		if err := s.able(ctx, c, to, known); err != nil {
-			return c, err
+			return err
 		}
 	}
 	if known {
-		return s.offerTo(ctx, actor, c, t, to)
+		return offer(to)
 	}
 
 	// The agent of a CLI that gets no task must not hold the folder.
 	if err := s.agents.StandIn(ctx, c.Of, p); err != nil {
-		return c, err
+		return err
 	}
-	got, err := s.offerTo(ctx, actor, c, t, to)
-	if err != nil {
-		err = errors.Join(err, s.agents.Dismiss(ctx, to))
+	if err := offer(to); err != nil {
+		return errors.Join(err, s.agents.Dismiss(ctx, to))
 	}
-	return got, err
+	return nil
 }
 
 // able refuses an agent that failed for the same reason a short time ago, that cannot begin yet, or

@@ -8,7 +8,7 @@
 // person, who calls [Service.Continue]. Either way the task is handed on as a handoff of the agent, verified and
 // hashed as every other one; the next owner accepts it ([Service.Moved]).
 //
-// package.go makes the texts, rescue.go lists, applies and drops rescues, pending.go keeps the text
+// forward.go offers the tasks to a successor that the agent did not accept yet. package.go makes the texts, rescue.go lists, applies and drops rescues, pending.go keeps the text
 // that an agent reads next: as a successor, or after its CLI shortened its context.
 //
 // The package reads no transcript and starts no agent: the keeper, the handoffs and the copies of
@@ -61,6 +61,9 @@ type Handoffs interface {
 	Continue(ctx context.Context, actor hub.Caller, h hub.Handoff, o hub.Onward, offered func(tx hub.Tx, next hub.Handoff) error) error
 	// Askers returns the agents that asked for the task of a handoff.
 	Askers(rd hub.Reader, h hub.Handoff) ([]hub.AgentID, error)
+	// Forward offers the task of h, which its receiver did not accept, to another agent. why is for the
+	// sender.
+	Forward(ctx context.Context, actor hub.Caller, h hub.Handoff, to hub.AgentID, why string) error
 }
 
 // A Kept is an agent that the hub runs.
@@ -70,6 +73,9 @@ type Kept struct {
 	Or     []string // who takes over its tasks: CLIs, agents and self, in this order
 	Rests  bool     // it begins again by itself when it can
 	Until  hub.Time // before which it does not begin, if it rests and the time is known
+
+	// Reason is why it rests.
+	Reason hub.ContinuationReason
 }
 
 // A Program is a CLI that the hub can run in a folder.
@@ -207,7 +213,8 @@ type Cause struct {
 
 // Stop makes a continuation for each task that an agent owns and cannot go on with, and hands it
 // on, if the agent or the team of the task names a successor. It returns the continuations; none if
-// the agent owns no task. A task that is on its way to another agent is left alone.
+// the agent owns no task. A task that is on its way to another agent is left alone. Tasks that the agent
+// was offered and did not accept are offered to a successor.
 func (s *Service) Stop(ctx context.Context, c Cause) ([]hub.Continuation, error) {
 	if !c.Reason.Known() {
 		return nil, hub.Errorf(hub.CodeInvalid, "continuation.Stop", "unknown reason %.30q", c.Reason)
@@ -215,7 +222,7 @@ func (s *Service) Stop(ctx context.Context, c Cause) ([]hub.Continuation, error)
 	s.making.Lock()
 	defer s.making.Unlock()
 	owned, err := s.ownedTasks(ctx, c.Agent)
-	if err != nil || len(owned) == 0 {
+	if err != nil {
 		return nil, err
 	}
 	kept, _, err := s.agents.Kept(ctx, c.Agent)
@@ -240,7 +247,12 @@ func (s *Service) Stop(ctx context.Context, c Cause) ([]hub.Continuation, error)
 			failed = append(failed, err) // the other tasks go on nevertheless
 		}
 	}
-	s.note(c.Agent, true)
+	if len(owned) > 0 {
+		s.note(c.Agent, true)
+	}
+	kept.Reason = c.Reason
+	kept.Until = c.Until
+	s.forward(ctx, c.Agent, kept)
 	return out, errors.Join(failed...)
 }
 

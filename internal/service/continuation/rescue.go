@@ -253,6 +253,7 @@ func (s *Service) Run(ctx context.Context) {
 			s.findClosed(ctx)
 			s.settle(ctx)
 			s.offerAgain(ctx)
+			s.forwardRest(ctx)
 		case c := <-s.taken:
 			s.hand(ctx, c)
 		case c := <-s.stops:

@@ -196,6 +196,23 @@ func checkText(op, name, text string) error {
 
 // reject moves a proposed handoff to rejected and notifies the other side.
 func (s *Service) reject(m *mover, actor hub.Caller, h *hub.Handoff, ending hub.Ending, reason hub.RejectReason, detail string, checks []hub.Check) error {
+	err := s.turnDown(m, actor, h, ending, reason, detail, checks)
+	if err != nil || h.Previous == "" {
+		return err
+	}
+	if made, err := continuationOf(m.tx, *h); err != nil || made != nil {
+		return err // the next successor is asked
+	}
+
+	// The sender ended its own handoff of the task for this one. So the task has no
+	// active handoff now, and no deadline.
+	_, err = s.tell(m, "", *h, fmt.Sprintf("the task %s was handed on but not accepted: %s still owns it", h.TaskID, h.From),
+		"only "+string(h.From)+" or the operator can hand it on", nil)
+	return err
+}
+
+// turnDown is reject for a task that another agent may be offered at once.
+func (s *Service) turnDown(m *mover, actor hub.Caller, h *hub.Handoff, ending hub.Ending, reason hub.RejectReason, detail string, checks []hub.Check) error {
 	if reason == "" {
 		reason = hub.RejectOther
 	}
@@ -211,24 +228,12 @@ func (s *Service) reject(m *mover, actor hub.Caller, h *hub.Handoff, ending hub.
 	if h.Restricted {
 		detail = onTheHub
 	}
-	err := s.post(m, actor, *h, hub.TypeHandoffReject, hub.PriorityNormal, struct {
+	return s.post(m, actor, *h, hub.TypeHandoffReject, hub.PriorityNormal, struct {
 		ID     hub.HandoffID    `json:"handoff_id"`
 		Reason hub.RejectReason `json:"reason"`
 		Detail string           `json:"detail"`
 		Proof  hub.Proof        `json:"proof"`
 	}{h.ID, reason, cut(detail, 3000), proofOf(*h, checks).Proof}, false)
-	if err != nil || h.Previous == "" {
-		return err
-	}
-	if made, err := continuationOf(m.tx, *h); err != nil || made != nil {
-		return err // the next successor is asked
-	}
-
-	// The sender ended its own handoff of the task for this one. So the task has no
-	// active handoff now, and no deadline.
-	_, err = s.tell(m, "", *h, fmt.Sprintf("the task %s was handed on but not accepted: %s still owns it", h.TaskID, h.From),
-		"only "+string(h.From)+" or the operator can hand it on", nil)
-	return err
 }
 
 // Reject rejects a proposed handoff. Only its receiver may, with a reason.

@@ -65,6 +65,55 @@ func (s *Service) approveSuccessor(m *mover, actor hub.Caller, h *hub.Handoff) e
 	return approver.approveForTeam(h)
 }
 
+// A forwarded is an offer that goes to another agent.
+type forwarded struct {
+	id  hub.HandoffID
+	why string // for the sender
+}
+
+// Forward offers the task of h, which its receiver cannot answer, to another agent: with the same package,
+// from the same sender. The offer to the first receiver ends in the same transaction. why says the reason
+// to the sender and to the first receiver. Only the hub may.
+func (s *Service) Forward(ctx context.Context, actor hub.Caller, h hub.Handoff, to hub.AgentID, why string) error {
+	const op = "handoff.Forward"
+	if actor.ID != hub.Self {
+		return hub.Errorf(hub.CodeDenied, op, "only the hub can offer the task of another sender; you are %s", actor.ID)
+	}
+	p := &packageBuilder{}
+	dec := json.NewDecoder(bytes.NewReader(h.Package))
+	dec.UseNumber()
+	if err := dec.Decode(&p.members); err != nil {
+		return hub.Errorf(hub.CodeInvalid, op, "the package of task %s cannot be read", h.TaskID)
+	}
+	for _, name := range []string{"handoff_id", "verification", "provenance"} { // of the first offer
+		delete(p.members, name)
+	}
+
+	sender := hub.Caller{Kind: hub.CallerAgent, ID: h.From}
+	if h.From == hub.Operator {
+		sender.Kind = hub.CallerOperator
+	}
+	stored := func(m *mover, next *hub.Handoff) error { return s.approveSuccessor(m, actor, next) }
+	_, err := s.Initiate(ctx, sender, Proposal{To: to, Package: encode(p.members), Reason: h.Reason, Team: h.Team, instead: &forwarded{h.ID, why}, stored: stored})
+	return err
+}
+
+// endOffer ends an offer that goes to another agent, and returns the handoff that its sender had ended
+// for it, if any.
+func (s *Service) endOffer(m *mover, op string, offer forwarded) (hub.HandoffID, error) {
+	h, err := m.tx.Handoff(offer.id)
+	if err != nil {
+		return "", err
+	}
+	if h.Status != hub.HandoffProposed {
+		return "", outOfState(op, h, "it is not waiting for an answer")
+	}
+	if err := s.dealtWith(m, hub.Caller{Kind: hub.CallerAgent, ID: h.To}, h); err != nil {
+		return "", err
+	}
+	return h.Previous, s.turnDown(m, hub.Caller{ID: hub.Self}, &h, hub.EndedRejected, hub.RejectCapacity, offer.why, nil)
+}
+
 // onwardPackage returns the package with which the task of a handoff goes on.
 func (s *Service) onwardPackage(ctx context.Context, h hub.Handoff, o hub.Onward) (json.RawMessage, error) {
 	p := &packageBuilder{}

@@ -26,6 +26,8 @@ type Proposal struct {
 	Team           hub.TeamID // into which it goes, or ""
 
 	cause string // why the hub hands the task on for its owner, for people; "" for a proposal of the sender
+	// instead is an offer to another agent, which ends with this one; nil for none.
+	instead *forwarded
 
 	// stored is called in the transaction that stores the handoff, and may change it; nil for none.
 	stored func(m *mover, h *hub.Handoff) error
@@ -139,11 +141,18 @@ type proposing struct {
 
 // store writes the handoff, its messages and its receipt in one transaction. A proposal that
 // repeats an earlier one stores nothing.
-func (x *proposing) store(m *mover) error {
+func (x *proposing) store(m *mover) (err error) {
+	x.h = hub.Handoff{}
 	if x.p.IdempotencyKey != "" {
 		before, found, err := repeated(m.tx, x.op, x.actor, x.p.IdempotencyKey, x.request)
 		if err != nil || found {
 			x.h = before
+			return err
+		}
+	}
+
+	if x.p.instead != nil {
+		if x.h.Previous, err = x.s.endOffer(m, x.op, *x.p.instead); err != nil {
 			return err
 		}
 	}
@@ -204,7 +213,8 @@ func (x *proposing) store(m *mover) error {
 func (x *proposing) fill(m *mover) error {
 	pkg := x.box.pkg
 	x.h = hub.Handoff{
-		ID: pkg.HandoffID, ThreadID: pkg.ThreadID, TaskID: pkg.Task.TaskID, From: x.actor.ID, To: x.p.To, Title: pkg.Task.Title,
+		Previous: x.h.Previous,
+		ID:       pkg.HandoffID, ThreadID: pkg.ThreadID, TaskID: pkg.Task.TaskID, From: x.actor.ID, To: x.p.To, Title: pkg.Task.Title,
 		Reason: x.p.Reason, Package: x.box.raw, Hash: pkg.Verification.Hash, Status: hub.HandoffDraft, InitiatedAt: m.now,
 		Restricted: pkg.Policy.Classification == shape.ClassRestricted || len(pkg.Policy.Restrictions) > 0,
 		NeedsHuman: pkg.Policy.NeedsHuman, Deadline: pkg.Task.Deadline, Team: x.p.Team,
@@ -357,7 +367,7 @@ func owners(tx hub.Reader, op string, actor hub.Caller, task string, p Proposal)
 	if err != nil {
 		return nil, nil, err
 	}
-	old, err := handedOn(tx, op, actor, task, owned)
+	old, err := handedOn(tx, op, actor, task, owned, p.instead)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -407,13 +417,14 @@ func ownedBefore(tx hub.Reader, op, task string, team hub.TeamID) ([]hub.Handoff
 }
 
 // handedOn returns the active handoff of a task that the actor ends by handing the task on,
-// nil if the task has none. It refuses a task that another agent owns.
-func handedOn(tx hub.Reader, op string, actor hub.Caller, task string, owned []hub.Handoff) (*hub.Handoff, error) {
+// nil if the task has none. It refuses a task that another agent owns, or was offered except by instead.
+func handedOn(tx hub.Reader, op string, actor hub.Caller, task string, owned []hub.Handoff, instead *forwarded) (*hub.Handoff, error) {
 	claims, err := tx.Handoffs(hub.HandoffQuery{Task: task, States: hub.ActiveHandoffs, Limit: 1})
 	if err != nil {
 		return nil, err
 	}
-	if len(claims) > 0 {
+	isForwarded := len(claims) > 0 && instead != nil && claims[0].ID == instead.id
+	if len(claims) > 0 && !isForwarded {
 		active := claims[0]
 		if active.Status == hub.HandoffActivated && active.To == actor.ID {
 			return &active, nil
