@@ -316,6 +316,40 @@ func TestInbox(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 	})
+	bubble(t, "whose time is over as a message comes gets the message", func(t *testing.T) {
+		o := open(t, func(opts *mailroom.Options) { opts.Bus = deafBus{opts.Bus} }) // the time is over before the hint is there
+		got := make(chan mailroom.Inbox)
+		go func() {
+			in, err := o.Inbox(context.Background(), builder, mailroom.InboxRequest{Wait: time.Minute})
+			if err != nil {
+				t.Error(err)
+			}
+			got <- in
+		}()
+		synctest.Wait()
+		o.send(planner, say("x", "builder"))
+		if in := <-got; !slices.Equal(texts(in.Messages), []string{"x"}) {
+			t.Errorf("got %v", texts(in.Messages))
+		}
+	})
+	bubble(t, "whose key is revoked gets nothing when its time is over", func(t *testing.T) {
+		o := open(t, func(opts *mailroom.Options) { opts.Bus = deafBus{opts.Bus} })
+		waiting := builder
+		waiting.Key = "builder/default"
+		errs := make(chan error)
+		go func() {
+			_, err := o.Inbox(context.Background(), waiting, mailroom.InboxRequest{Wait: time.Minute})
+			errs <- err
+		}()
+		synctest.Wait()
+		if _, err := o.keys.RevokeKeys(t.Context(), operator, "builder", ""); err != nil {
+			t.Fatal(err)
+		}
+		o.send(planner, say("x", "builder"))
+		if err := <-errs; hub.CodeOf(err) != hub.CodeUnauthenticated {
+			t.Errorf("got %v", err)
+		}
+	})
 	t.Run("waiting ends with the hub", func(t *testing.T) {
 		stopping := make(chan struct{})
 		o := open(t, func(opts *mailroom.Options) { opts.Stopping = stopping })
@@ -823,3 +857,8 @@ func TestSystemMessages(t *testing.T) {
 		}
 	})
 }
+
+// A deafBus gives no hints.
+type deafBus struct{ hub.Bus }
+
+func (deafBus) Subscribe(...string) (<-chan struct{}, func()) { return nil, func() {} }

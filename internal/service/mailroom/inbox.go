@@ -78,15 +78,15 @@ func (m *Mailroom) Inbox(ctx context.Context, actor hub.Caller, req InboxRequest
 		poll, end = m.poll(actor, owner, req.Wait)
 		defer end()
 	}
-	for {
+	for last := req.Wait == 0; ; {
 		out, err := m.fetch(ctx, owner, req)
 		if err != nil {
 			return Inbox{}, fmt.Errorf("mailroom: inbox: %w", err)
 		}
 		out.Acked = acked
-		done := len(out.Messages) > 0 || req.Wait == 0
+		done := len(out.Messages) > 0 || last
 		if !done {
-			if done, err = m.await(ctx, op, actor, poll); err != nil {
+			if last, done, err = m.await(ctx, op, actor, poll); err != nil {
 				return Inbox{}, err
 			}
 		}
@@ -157,18 +157,18 @@ func (m *Mailroom) poll(actor, owner hub.Caller, wait time.Duration) (_ longPoll
 	}
 }
 
-// await waits until a message may have come. It reports true when the time is over or the hub
-// stops.
-func (m *Mailroom) await(ctx context.Context, op string, actor hub.Caller, poll longPoll) (over bool, err error) {
+// await waits until a message may have come. last says that the time is over: the inbox is read once more,
+// because a message may have come at that moment. over says that the hub stops.
+func (m *Mailroom) await(ctx context.Context, op string, actor hub.Caller, poll longPoll) (last, over bool, err error) {
 	select {
 	case <-poll.hints:
-		return false, m.stillAdmitted(ctx, op, actor)
+		return false, false, m.stillAdmitted(ctx, op, actor)
 	case <-poll.timeout:
-		return true, nil
+		return true, false, m.stillAdmitted(ctx, op, actor)
 	case <-m.stopping:
-		return true, nil
+		return false, true, nil
 	case <-ctx.Done():
-		return false, ctx.Err()
+		return false, false, ctx.Err()
 	}
 }
 
