@@ -12,6 +12,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/parley-agents/parley/compat"
+	"github.com/parley-agents/parley/internal/testing/patience"
 )
 
 // A schemaMaker makes random schemas over few names and values, so that two of them often
@@ -415,11 +416,14 @@ var (
 // TestRandomPairs is FuzzCompatible over the first seeds, for machines on which the fuzzer is
 // too slow.
 func TestRandomPairs(t *testing.T) {
-	compatible := 0
+	compatible, tried := 0, 0
 	for seed := range *pairs {
-		compatible += checkPair(t, *firstOne+seed)
+		if patience.Chosen(int(seed), "") {
+			tried++
+			compatible += checkPair(t, *firstOne+seed)
+		}
 	}
-	t.Logf("%d pairs in two directions: %d times compatible", *pairs, compatible)
+	t.Logf("%d pairs in two directions: %d times compatible", tried, compatible)
 	if compatible == 0 {
 		t.Error("no pair is compatible, so that nothing was tried")
 	}

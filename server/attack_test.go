@@ -112,7 +112,10 @@ func TestAttack(t *testing.T) {
 	json.Unmarshal(r.call(t, r.operator, "cacp/project/create", `{"name":"p","objective":"o","repos":[{"name":"backend","role":"backend","language":"go"}]}`).Result, &made)
 	s.project = made.ProjectID
 	table := &strings.Builder{}
-	for _, a := range attacks {
+	for i, a := range attacks {
+		if !patience.Chosen(i, a.name) {
+			continue
+		}
 		t.Run(a.name, func(t *testing.T) {
 			s.t, s.tries, s.hits = t, 0, 0
 			a.run(s)

@@ -87,7 +87,8 @@ func (c *craftsman) edit(name string) {
 }
 
 // TestRandomHonestWork completes random work on a hub that requires proof: none is refused.
-// PARLEY_HONEST is the number of tasks, PARLEY_SEED the seed.
+// PARLEY_HONEST is the number of tasks, PARLEY_SEED the seed: a number,
+// or the id of a commit, from which one is made.
 func TestRandomHonestWork(t *testing.T) {
 	patience.NotUnderRace(t)
 	t.Parallel()
@@ -97,7 +98,7 @@ func TestRandomHonestWork(t *testing.T) {
 		}
 		return otherwise
 	}
-	tasks, seed := number("PARLEY_HONEST", 12), number("PARLEY_SEED", 33)
+	tasks, seed := number("PARLEY_HONEST", patience.Tenth(12)), number("PARLEY_SEED", 33+int(patience.Seed()%1000))
 	w := newWorkshop(t, newTemplate(t), true)
 	w.newRepository()
 	c := &craftsman{workshop: w, random: rand.New(rand.NewPCG(uint64(seed), 1))}

@@ -260,15 +260,18 @@ func TestHostileCompletions(t *testing.T) {
 	}
 	_, table, _ := strings.Cut(string(raw), "## What a lie costs")
 	table, _, _ = strings.Cut(table, "\n## ")
-	for _, lie := range cheapLies {
+	for i, lie := range cheapLies {
+		row := fmt.Sprintf("| %s | %s |\n", lie.lie, lie.outcome)
+		if !strings.Contains(table, row) {
+			t.Errorf("docs/landing.md has no row %s", row)
+		}
+		table = strings.Replace(table, row, "", 1)
+		if !patience.Chosen(i, lie.lie) {
+			continue
+		}
 		t.Run(lie.lie, func(t *testing.T) {
 			l.begin(t)
 			lie.tell(l)
-			row := fmt.Sprintf("| %s | %s |\n", lie.lie, lie.outcome)
-			if !strings.Contains(table, row) {
-				t.Errorf("docs/landing.md has no row %s", row)
-			}
-			table = strings.Replace(table, row, "", 1)
 		})
 	}
 	if rest := strings.Count(table, "\n| "); rest != 1 { // its head

@@ -432,13 +432,19 @@ func TestLies(t *testing.T) {
 	patience.NotUnderRace(t)
 	t.Parallel()
 	template := newTemplate(t)
+	var told []lie
+	for i, l := range lies {
+		if patience.Chosen(i, l.name) {
+			told = append(told, l)
+		}
+	}
 	var outcomes [2][]string
 	t.Run("no lie ends as verified without its qualification", func(t *testing.T) {
 		for i, name := range []string{"on a hub", "on a hub that requires proof"} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				w := newWorkshop(t, template, i == 1)
-				for _, l := range lies {
+				for _, l := range told {
 					want, got := l.want, w.tell(l)
 					if i == 1 && l.strict != "" {
 						want = l.strict
@@ -457,14 +463,14 @@ func TestLies(t *testing.T) {
 	}
 
 	var table strings.Builder
-	for i, l := range lies {
+	for i, l := range told {
 		strict := outcomes[1][i]
 		if strict == outcomes[0][i] {
 			strict = "the same"
 		}
 		fmt.Fprintf(&table, "| %s | %s | %s |\n", l.name, outcomes[0][i], strict)
 	}
-	t.Logf("%d lies about work, told to two hubs, 0 got through\n| lie about work | outcome | with --require-proof |\n|---|---|---|\n%s", len(lies), &table)
+	t.Logf("%d lies about work, told to two hubs, 0 got through\n| lie about work | outcome | with --require-proof |\n|---|---|---|\n%s", len(told), &table)
 }
 
 // TestHonestWork completes work that has the shape of a lie and is none: it is verified, on
@@ -473,7 +479,7 @@ func TestHonestWork(t *testing.T) {
 	patience.NotUnderRace(t)
 	t.Parallel()
 	w := newWorkshop(t, newTemplate(t), true)
-	for _, l := range []lie{
+	for i, l := range []lie{
 		{name: "a fix of one line", do: func(w *workshop) { w.fix(); w.commit("fix") }, want: "verified: 1 file +1 -1"},
 		{name: "a fix by the author bob beside another agent", before: func(w *workshop) { w.handOver("mallory", w.mallory, nil) },
 			do: func(w *workshop) { w.fix(); w.commit("fix", "--author", "bob <bob@example.com>") }, want: "verified: 1 file +1 -1"},
@@ -555,6 +561,9 @@ func TestHonestWork(t *testing.T) {
 			w.commit("more")
 		}, want: "verified: 1 file +3 -0"},
 	} {
+		if !patience.Chosen(i, l.name) {
+			continue
+		}
 		t.Run(l.name, func(t *testing.T) {
 			w.t = t
 			if got := w.tell(l); !strings.HasPrefix(got, l.want) {

@@ -7,7 +7,9 @@
 package patience
 
 import (
+	"hash/fnv"
 	"os"
+	"regexp"
 	"strconv"
 	"testing"
 	"time"
@@ -38,6 +40,37 @@ func Every(n int) int {
 		return 1
 	}
 	return n
+}
+
+// Seed is a number made from PARLEY_SEED, which scripts/test sets to the id of the commit; 0 without it.
+func Seed() uint64 {
+	text := os.Getenv("PARLEY_SEED") // so that go test runs the cases of another seed again
+	if text == "" {
+		return 0
+	}
+	h := fnv.New64a()
+	h.Write([]byte(text))
+	return h.Sum64()
+}
+
+// Sampled reports whether a test with many cases runs a tenth of them.
+func Sampled() bool { return os.Getenv("PARLEY_SEED") != "" }
+
+var row = regexp.MustCompile(`^R\d-\d{3}\b`)
+
+// Chosen reports whether a test runs the i-th of its many cases: all of them, and in make test, which sets
+// PARLEY_SEED, one in ten, others for each commit. A case whose name begins with the number of a
+// requirement is always run.
+func Chosen(i int, name string) bool {
+	return !Sampled() || row.MatchString(name) || (uint64(i)+Seed())%10 == 0
+}
+
+// Tenth returns n, and in make test a tenth of it, at least 1.
+func Tenth(n int) int {
+	if !Sampled() {
+		return n
+	}
+	return max(n/10, 1)
 }
 
 // For returns the bound of a wait that takes d at most on a busy machine.
