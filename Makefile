@@ -13,9 +13,10 @@ URL     ?= https://api.openai.com/v1
 PKGS    := ./...
 TARGETS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 DOWNLOAD ?=
+STEP    ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 
-.PHONY: run build test test-real reach eval bench chaos attack screenshots recording conformance lint fuzz acp-schema peers agents clients mutants model compliance plugins prices release-dry clean
+.PHONY: run build test test-quick test-real reach eval bench chaos attack screenshots recording conformance lint fuzz acp-schema peers agents clients mutants model compliance plugins prices release-dry clean
 
 run: build ## build the hub and start it on 127.0.0.1:7420
 	./$(BIN) serve
@@ -23,11 +24,14 @@ run: build ## build the hub and start it on 127.0.0.1:7420
 build: ## build bin/parley, without cgo
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X main.release=$(VERSION)" -o $(BIN) ./cmd/parley
 
-test: ## everything that CI checks
+test: ## everything that CI checks: the tests, the race detector and lint
 	GO="$(GO)" ./scripts/test
 
-test-real: ## agent CLIs in terminals, agents kept by a hub, the plugin in CLIs, a release from build to upgrade, the page in real browsers, a real OpenClaw gateway, agents of other projects, the services on PostgreSQL, KILLS kills of a hub under load; fails if a part is missing
-	GO="$(GO)" KILLS="$(KILLS)" ./scripts/test-real
+test-quick: ## the tests alone, without the race detector and lint
+	GO="$(GO)" ./scripts/test tests
+
+test-real: ## agent CLIs in terminals, agents kept by a hub, the plugin in CLIs, a release from build to upgrade, the page in real browsers, a real OpenClaw gateway, agents of other projects, the services on PostgreSQL, KILLS kills of a hub under load; fails if a part is missing; STEP=wake,guard runs these steps alone
+	GO="$(GO)" KILLS="$(KILLS)" STEP="$(STEP)" ./scripts/test-real
 
 reach: ## measure send to model request, REACH times for each CLI, and for each kept agent, into docs/agents-running.md and docs/agents-kept.md, and the tokens that Parley itself costs in each CLI, into docs/performance.md
 	./scripts/clis

@@ -3,6 +3,11 @@
 // and the output of failed tests while they come, and compares the tests whose names
 // begin with the number of a requirement with the list of requirements.
 //
+// A name may be lane=file. With -lanes DIR, DIR/lane.group has the number of the process group that
+// writes the file: a lane that writes nothing for 10 minutes while a test runs is ended, and its
+// tests that run are named. -save DIR keeps the output of each lane there, and -collect leaves the table
+// alone, because other tests run elsewhere.
+//
 // A test that has a stand-in for the other side says so with the attribute "stand-in",
 // which counts for its subtests, too. A requirement that only such tests cover is met
 // against a double only.
@@ -30,11 +35,14 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 //go:embed requirements.txt
@@ -44,12 +52,15 @@ func main() {
 	table := flag.String("table", "docs/conformance.md", "the table")
 	write := flag.Bool("write", false, "write the table in place of comparing it")
 	partial := flag.Bool("partial", false, "tests were skipped because this machine lacks what they need; compare the verdicts alone")
+	lanes := flag.String("lanes", "", "folder with the process groups of lanes")
+	save := flag.String("save", "", "folder in which the output of lanes is kept")
+	collect := flag.Bool("collect", false, "leave the table alone")
 	flag.Parse()
 	in := flag.Args()
 	if len(in) == 0 {
 		in = []string{"/dev/stdin"}
 	}
-	if err := run(in, os.Stdout, options{list: requirements, table: *table, write: *write, partial: *partial}); err != nil {
+	if err := run(in, os.Stdout, options{list: requirements, table: *table, write: *write, partial: *partial, save: *save, collect: *collect, end: endGroup(*lanes)}); err != nil {
 		fmt.Fprintln(os.Stderr, "conformance:", err)
 		os.Exit(1)
 	}
@@ -60,7 +71,10 @@ type options struct {
 	list  string // of requirements
 	table string // the path of the table
 
-	write, partial bool // as the flags
+	write, partial, collect bool // as the flags
+
+	save string            // folder in which the output of lanes is kept; "" for none
+	end  func(lane string) // ends a lane that stands still; may be nil
 }
 
 func run(in []string, out io.Writer, o options) error {
@@ -69,7 +83,7 @@ func run(in []string, out io.Writer, o options) error {
 		return err
 	}
 
-	r := results{out: out, found: map[string][]result{}, standIns: map[string]bool{}}
+	r := results{out: out, save: o.save, end: o.end, found: map[string][]result{}, standIns: map[string]bool{}}
 	var reading sync.WaitGroup
 	errs := make([]error, len(in))
 	for i, name := range in {
@@ -83,6 +97,13 @@ func run(in []string, out io.Writer, o options) error {
 	slices.SortFunc(r.times, func(a, b timing) int { return cmp.Compare(b.seconds, a.seconds) })
 	for _, t := range r.times[:min(len(r.times), slowest)] {
 		fmt.Fprintf(out, "%7.1f s  %s\n", t.seconds, t.test)
+	}
+
+	if o.collect {
+		if r.failed {
+			return errors.New("tests failed")
+		}
+		return nil
 	}
 
 	// The table is written, or compared with the file that is there.
@@ -202,18 +223,42 @@ type results struct {
 	standIns map[string]bool     // tests that have one, as package and name
 	times    []timing            // of whole tests
 	failed   bool
+	save     string
+	end      func(lane string)
 }
 
 // read gathers the results in one file. The part of a test's path that has the
 // numbers is taken whole, also where it contains a slash: go test joins the names of
 // subtests by slashes, so that the rest of the path may belong to either.
 func (r *results) read(name string) error {
-	in, err := os.Open(name)
+	lane, file, isNamed := strings.Cut(name, "=")
+	if !isNamed {
+		file = name
+	}
+	opened, err := os.Open(file)
 	if err != nil {
 		return err
 	}
-	defer in.Close()
+	defer opened.Close()
+	var in io.Reader = opened
+	if r.save != "" && isNamed {
+		kept, err := os.Create(filepath.Join(r.save, lane+".json"))
+		if err != nil {
+			return err
+		}
+		defer kept.Close()
+		in = io.TeeReader(in, kept)
+	}
+	return r.follow(lane, in)
+}
+
+// follow gathers the results of a lane.
+func (r *results) follow(lane string, in io.Reader) error {
 	printed := map[string][]byte{} // output of tests that still run
+	w := &watch{running: map[string]bool{}}
+	w.timer = time.AfterFunc(stillFor, func() { r.endStill(lane, w) })
+	w.timer.Stop()
+	defer w.timer.Stop()
 	dec := json.NewDecoder(bufio.NewReader(in))
 	for {
 		var e event
@@ -222,7 +267,78 @@ func (r *results) read(name string) error {
 		} else if err != nil {
 			return err
 		}
+		w.see(e)
 		r.add(e, printed)
+	}
+}
+
+// stillFor is how long a lane may write nothing while a test runs. A compiler may take longer.
+const stillFor = 10 * time.Minute
+
+// A watch looks for a lane that stands still.
+type watch struct {
+	timer   *time.Timer
+	mu      sync.Mutex // guards running
+	running map[string]bool
+}
+
+// see notes an event of the lane.
+func (w *watch) see(e event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case e.Test != "" && e.Action == "run":
+		w.running[e.Package+" "+e.Test] = true
+	case e.Test != "" && slices.Contains([]string{"pass", "fail", "skip"}, e.Action):
+		delete(w.running, e.Package+" "+e.Test)
+	case e.Test == "" && slices.Contains([]string{"pass", "fail", "skip"}, e.Action): // its program ended
+		maps.DeleteFunc(w.running, func(name string, _ bool) bool { return strings.HasPrefix(name, e.Package+" ") })
+	}
+	w.timer.Stop()
+	if len(w.running) > 0 {
+		w.timer.Reset(stillFor)
+	}
+}
+
+// names returns the tests that run, without those whose subtests do.
+func (w *watch) names() (out []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for name := range w.running {
+		hasChild := func(other string) bool { return strings.HasPrefix(other, name+"/") }
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(w.running)), hasChild) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// endStill ends a lane that stands still and names its tests that run.
+func (r *results) endStill(lane string, w *watch) {
+	r.mu.Lock()
+	r.failed = true
+	fmt.Fprintf(r.out, "lane %s wrote nothing for %s and is ended; these tests run:\n  %s\n", lane, stillFor, strings.Join(w.names(), "\n  "))
+	r.mu.Unlock()
+	if r.end != nil {
+		r.end(lane)
+	}
+}
+
+// endGroup returns a function that ends the process group of a lane: tests print where their goroutines
+// are, and have a minute for that.
+func endGroup(dir string) func(lane string) {
+	if dir == "" {
+		return nil
+	}
+	return func(lane string) {
+		raw, err := os.ReadFile(filepath.Join(dir, lane+".group"))
+		group := "-" + strings.TrimSpace(string(raw))
+		if err != nil || group == "-" {
+			return
+		}
+		exec.Command("kill", "-QUIT", "--", group).Run()
+		time.AfterFunc(time.Minute, func() { exec.Command("kill", "-KILL", "--", group).Run() })
 	}
 }
 

@@ -3,10 +3,13 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 const listed = `
@@ -148,6 +151,45 @@ func TestConformance(t *testing.T) {
 			t.Errorf("output: got %q", got)
 		}
 	})
+}
+
+// TestStill has a lane write nothing.
+func TestStill(t *testing.T) {
+	begun := func(test string) string {
+		return `{"Action":"run","Package":"p","Test":"` + test + `"}` + "\n"
+	}
+	for _, tt := range []struct{ name, events, want string }{
+		{"a lane whose tests stand still is ended, and they are named", begun("TestA") + begun("TestB") + begun("TestB/x") + `{"Action":"pass","Package":"p","Test":"TestA"}` + "\n", "these tests run:\n  p TestB/x\n"},
+		{"a lane that compiles is not", `{"Action":"start","Package":"p"}` + "\n", ""},
+		{"a lane between two packages is not", begun("TestA") + `{"Action":"fail","Package":"p"}` + "\n", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				out := &bytes.Buffer{}
+				in, lane := io.Pipe()
+				ended := ""
+				r := &results{out: out, found: map[string][]result{}, standIns: map[string]bool{}, end: func(name string) { ended = name }}
+				done := make(chan error)
+				go func() { done <- r.follow("rest", in) }()
+				io.WriteString(lane, tt.events)
+				<-time.After(stillFor - time.Second)
+				synctest.Wait()
+				if ended != "" {
+					t.Errorf("%q was ended early", ended)
+				}
+				<-time.After(2 * time.Second)
+				synctest.Wait()
+				isEnded := tt.want != ""
+				if (ended == "rest") != isEnded || r.failed != isEnded || !strings.Contains(out.String(), tt.want) {
+					t.Errorf("ended %q, failed %t, printed %q; want %q", ended, r.failed, out, tt.want)
+				}
+				lane.Close()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
 
 // TestList reads the list of this repository.
