@@ -7,15 +7,17 @@ type ReservationState string
 
 // The states of a reservation. One that is over is not stored any more.
 const (
-	ReservationHeld   ReservationState = "held"   // its holder may change the file, other agents may not
-	ReservationOrphan ReservationState = "orphan" // its holder is gone and left changes that are not committed; every agent may change the file
-	ReservationOver   ReservationState = "over"
+	ReservationHeld    ReservationState = "held"    // its holder may change the file, other agents may not
+	ReservationWaiting ReservationState = "waiting" // another agent holds the same path or pattern; it is held after that one
+	ReservationOrphan  ReservationState = "orphan"  // its holder is gone and left changes that are not committed; every agent may change the file
+	ReservationOver    ReservationState = "over"
 )
 
 // reservationNext is the state machine. A state without an entry is final.
 var reservationNext = map[ReservationState][]ReservationState{
-	ReservationHeld:   {ReservationHeld, ReservationOrphan, ReservationOver},
-	ReservationOrphan: {ReservationOver},
+	ReservationHeld:    {ReservationHeld, ReservationOrphan, ReservationOver},
+	ReservationWaiting: {ReservationWaiting, ReservationHeld, ReservationOver},
+	ReservationOrphan:  {ReservationOver},
 }
 
 // A ReservationID names a reservation: r and its fence, such as r12.
@@ -70,8 +72,10 @@ type Reservation struct {
 	Asked  Time             `json:"-"`                      // of an edit whose end was not reported; zero if there is none
 
 	Base    string `json:"-"`               // SHA-256 of the file when it was reserved; empty if there was none
-	Digest  string `json:"-"`               // the same when the hub last looked
+	Digest  string `json:"-"`               // the same of the content that the hub last saw of the holder
 	Object  string `json:"-"`               // that content as an object of git
+	Found   string `json:"-"`               // the same of the content that the hub found last; it differs from Digest after another agent changed the file
+	Head    string `json:"-"`               // the file in the checked-out commit then, as an object of git
 	Changed bool   `json:"changed"`         // the hub saw the file differ from Base
 	Left    string `json:"left,omitempty"`  // SHA-256 of the artifact with the changes that an orphan has, or that its holder found when it took one
 	Lines   int    `json:"lines,omitempty"` // of that difference

@@ -4,7 +4,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-var reservations = newTable("reservations", "reservation", "fence, machine, tree, repository, path, is_pattern, holder, session, shared, task, handoff, why, state, since_at, active_at, until_at, asked_at, base, digest, object, changed, left_sha256, left_lines", func(c *codec, v *hub.Reservation) {
+var reservations = newTable("reservations", "reservation", "fence, machine, tree, repository, path, is_pattern, holder, session, shared, task, handoff, why, state, since_at, active_at, until_at, asked_at, base, digest, object, changed, left_sha256, left_lines, found, head", func(c *codec, v *hub.Reservation) {
 	c.int64(&v.Fence)
 	c.optional(&v.Tree.Machine)
 	c.text(&v.Tree.Path)
@@ -28,6 +28,8 @@ var reservations = newTable("reservations", "reservation", "fence, machine, tree
 	c.bool(&v.Changed)
 	c.optional(&v.Left)
 	c.int(&v.Lines)
+	c.optional(&v.Found)
+	c.optional(&v.Head)
 	v.ID = hub.NewReservationID(v.Fence)
 })
 
@@ -62,7 +64,7 @@ var fileNotes = newTable("file_notes", "note", "agent, n, kind, path, other, tex
 var (
 	reservationsOfTree = reservations.query(`WHERE tree = ?1 ORDER BY fence`)
 	countReservations  = statement(`SELECT holder, count(*) FROM reservations WHERE state = 'held' AND is_pattern = 0 GROUP BY holder`)
-	putReservation     = reservations.update(1, "session", ` AND state = ?24`)
+	putReservation     = reservations.update(1, "session", ` AND state = ?26`)
 	removeReservation  = statement(`DELETE FROM reservations WHERE fence = ?1 AND state = ?2`)
 
 	putFileWait = statement(`INSERT INTO file_waits (tree, path, agent, since_at, told_at, warned) VALUES (?1, ?2, ?3, ?4, ?5, ?6)

@@ -97,6 +97,9 @@ var continuationSchema string
 //go:embed schema/0027_events.sql
 var eventSchema string
 
+//go:embed schema/0028_waiting.sql
+var waitingSchema string
+
 //go:embed schema/0032_known_usage.sql
 var knownUsageSchema string
 
@@ -181,8 +184,15 @@ var migrations = []func(*conn) error{
 	func(c *conn) error { return c.db.Exec(usageSchema) },
 	func(c *conn) error { return c.db.Exec(continuationSchema) },
 	func(c *conn) error { return c.db.Exec(eventSchema) },
-	func(*conn) error { return nil }, // version 28 changes no table, nor do the next three
-	func(*conn) error { return nil },
+	func(c *conn) error {
+		for _, column := range []string{"found", "head"} {
+			if err := addColumn(c, "reservations", column); err != nil {
+				return err
+			}
+		}
+		return c.db.Exec(waitingSchema)
+	},
+	func(*conn) error { return nil }, // version 29 changes no table, nor do the next two
 	func(*conn) error { return nil },
 	func(*conn) error { return nil },
 	func(c *conn) error {

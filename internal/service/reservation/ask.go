@@ -78,7 +78,8 @@ const (
 	NoteOrphan    = "orphan"
 	NoteLapsed    = "lapsed"
 	NoteViolation = "violation"
-	NoteHeld      = "held" // for a person, who is never refused
+	NoteRestored  = "restored" // changes of the agent are gone, and no agent's command ran
+	NoteHeld      = "held"     // for a person, who is never refused
 )
 
 // Ask answers a question of the guard, and reserves the files of an edit that is allowed.
@@ -160,9 +161,8 @@ type question struct {
 	tree  hub.WorkingTree
 	names []string // the paths, relative to the tree
 
-	facts            // files of the question and of reservations
-	shell   []touch  // files of others that a command touches
-	written []string // files of others that changed while a command ran
+	facts         // files of the question and of reservations
+	shell []touch // files of others that a command touches
 }
 
 // gather reads the files that decide the question.
@@ -174,7 +174,7 @@ func (x *question) gather(ctx context.Context) error {
 		return isAsked || x.Command != "" || isOwn
 	}
 	var err error
-	if x.facts, err = x.s.survey(ctx, x.tree, x.names, concerned); err != nil || x.Command == "" {
+	if x.facts, err = x.s.survey(ctx, x.tree, x.names, x.reported(), concerned); err != nil || x.Command == "" {
 		return err
 	}
 
@@ -183,7 +183,7 @@ func (x *question) gather(ctx context.Context) error {
 	case Edit:
 		x.shell, err = x.touches(ctx)
 	case After:
-		x.written = x.s.watched.compare(x.call(), x.files)
+		x.facts.report.changed = x.s.watched.compare(x.call(), x.files)
 	}
 	return err
 }
@@ -214,6 +214,12 @@ func (x *question) decide(ctx context.Context) (Answer, error) {
 			err = b.after(x)
 		}
 		if err != nil {
+			return err
+		}
+		if err := b.keepCommands(x); err != nil {
+			return err
+		}
+		if err := b.tellChanges(); err != nil {
 			return err
 		}
 		return b.deliverNotes()
@@ -313,7 +319,7 @@ func (b *board) read(x *question) error {
 		if seen, ok := x.Seen[x.Paths[i]]; ok {
 			digest = seen
 		}
-		if err := b.see(name, digest, false); err != nil {
+		if err := b.see(b.actor.ID, name, digest, false); err != nil {
 			return err
 		}
 	}
@@ -361,8 +367,8 @@ func (b *board) after(x *question) error {
 			return err
 		}
 	}
-	for _, name := range x.written {
-		if err := b.violated(name, x.files[name], true); err != nil {
+	for _, name := range x.report.changed {
+		if err := b.wrote(name, x.files[name], true); err != nil {
 			return err
 		}
 	}

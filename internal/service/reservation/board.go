@@ -22,6 +22,9 @@ type board struct {
 	posted []hub.Message
 	facts  facts
 
+	violations []violation   // that nobody was told of yet
+	restored   []restoration // the same
+
 	counts    map[hub.AgentID]*count
 	elsewhere map[string][]hub.Reservation // files that are held in other working trees of the repository, by path; nil before they are read
 }
@@ -53,12 +56,17 @@ func (b *board) announce() {
 
 // settle ends the reservations whose end has come. It judges those whose files are known.
 func (b *board) settle(known facts) error {
+	running, err := b.s.running(b.tx, b.tree)
+	if err != nil {
+		return err
+	}
+	known.running = append(slices.Clip(known.running), running...) // one may have begun or ended since the files were read
 	b.facts = known
 	sessions := b.s.lives(b.tx)
 	for i := range b.all {
 		r := b.all[i]
 		f, isKnown := known.files[r.Path]
-		if !isKnown && !r.Pattern && !known.gone {
+		if !r.Pattern && !known.gone && (!isKnown || known.isOutdated(r)) {
 			continue
 		}
 		life, err := sessions.of(r)
@@ -71,13 +79,21 @@ func (b *board) settle(known facts) error {
 			return err
 		}
 		if isDone {
-			end = ending{hub.ReservationOver, whyDone}
+			end = over(whyDone)
 		}
 		if end.next == r.State && seen == r {
 			continue
 		}
 		if err := b.move(i, seen, end); err != nil {
 			return err
+		}
+		switch {
+		case end.by != "":
+			if err := b.violated(r.Path, r, f, end.by, end.during); err != nil {
+				return err
+			}
+		case end.why == whyRestored && r.State == hub.ReservationHeld:
+			b.restore(r)
 		}
 	}
 	b.all = slices.DeleteFunc(b.all, func(r hub.Reservation) bool { return r.State == hub.ReservationOver })
@@ -179,19 +195,19 @@ func (b *board) take(name string, f File, session string) error {
 					return err
 				}
 			}
-			if err := b.move(i, r, ending{hub.ReservationOver, whySession}); err != nil {
+			if err := b.move(i, r, over(whySession)); err != nil {
 				return err
 			}
 		case r.Holder == b.actor.ID:
 			r.Asked, r.Active = b.now, b.now
 			r.Session = session
 			b.reason(ReasonOwn, r.Fence)
-			return b.move(i, r, ending{next: r.State})
+			return b.move(i, r, goesOn(r))
 		default:
 			b.reason(ReasonShared, r.Fence)
 		}
 	}
-	return b.add(hub.Reservation{Path: name, Session: session, Base: f.Digest, Digest: f.Digest, Object: f.Object, Asked: b.now, Left: left.Left, Lines: left.Lines})
+	return b.add(hub.Reservation{Path: name, Session: session, Base: f.Digest, Digest: f.Digest, Object: f.Object, Found: f.Digest, Head: f.Head, Asked: b.now, Left: left.Left, Lines: left.Lines})
 }
 
 // reason notes why an edit is allowed.
@@ -305,32 +321,32 @@ func (b *board) edited(name string, f File, session string) error {
 		isOwn = true
 		r = observe(r, f, b.now)
 		r.Asked, r.Active = hub.Time{}, b.now
-		if err := b.move(i, r, ending{next: r.State}); err != nil {
+		if err := b.move(i, r, goesOn(r)); err != nil {
 			return err
 		}
 	}
 	if _, isForeign := b.holderOf(name); isForeign && !isOwn {
-		return b.violated(name, f, false)
+		return b.wrote(name, f, false)
 	}
 	if !isOwn && !f.Clean {
-		if err := b.add(hub.Reservation{Path: name, Session: session, Digest: f.Digest, Object: f.Object, Changed: true}); err != nil {
+		if err := b.add(hub.Reservation{Path: name, Session: session, Digest: f.Digest, Object: f.Object, Found: f.Digest, Head: f.Head, Changed: true}); err != nil {
 			return err
 		}
 	}
-	return b.see(name, f.Digest, true)
+	return b.see(b.actor.ID, name, f.Digest, true)
 }
 
-// see stores what the caller saw of a file. An agent that reads its own edit stays its writer.
-func (b *board) see(name, digest string, wrote bool) error {
+// see stores what an agent saw of a file. An agent that reads its own edit stays its writer.
+func (b *board) see(agent hub.AgentID, name, digest string, wrote bool) error {
 	views, err := b.tx.Reservations().Views(keyOf(b.tree), name)
 	if err != nil {
 		return err
 	}
 	for _, v := range views {
-		isOwnEdit := v.Agent == b.actor.ID && v.Wrote && v.Digest == digest
+		isOwnEdit := v.Agent == agent && v.Wrote && v.Digest == digest
 		wrote = wrote || isOwnEdit
 	}
-	return b.tx.WriteReservations().PutView(hub.FileView{Tree: keyOf(b.tree), Path: name, Agent: b.actor.ID, Digest: digest, Wrote: wrote, At: b.now})
+	return b.tx.WriteReservations().PutView(hub.FileView{Tree: keyOf(b.tree), Path: name, Agent: agent, Digest: digest, Wrote: wrote, At: b.now})
 }
 
 // note adds a note to the answer.

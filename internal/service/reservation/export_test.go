@@ -22,3 +22,12 @@ func (s *Service) SetCommands(w Watched) { s.watched.calls = w }
 
 // ForgetCalls forgets the last calls of agents, as a hub that starts again does.
 func (s *Service) ForgetCalls() { clear(s.activity.last) }
+
+// StoredCommands returns the commands that a store has as running.
+func StoredCommands(r hub.Reader) []command {
+	all, err := hub.ReadMeta[[]command](r, commandsKey)
+	if err != nil {
+		panic(err)
+	}
+	return all
+}

@@ -15,8 +15,8 @@ import (
 //
 //   - Both agents follow one program: of the two descriptions of a state, with ada first and with
 //     bob first, the smaller one counts.
-//   - A content is only compared with the present content of its file, to which an older content
-//     never returns: each content is the present one or an old one.
+//   - A content is only compared with the present content of its file and with the committed one, to
+//     which no older content returns: each content is the present one, the committed one, or an old one.
 //   - Times are ages in classes that no sequence of steps within the depth tells apart. Ages above
 //     every bound are one class, although a clock that is set back could tell them apart.
 //
@@ -57,7 +57,7 @@ func (k *keyMaker) describe(b []byte, lead int) []byte {
 	w := k.w
 	b = append(b, bits(w.away, w.wasToldOverlap()))
 	for p := range files {
-		b = append(b, k.writer(w.files[p], lead), bits(w.isDirty(p)))
+		b = append(b, k.writer(w.files[p], lead), bits(w.isDirty(p), w.back[p]))
 	}
 	for n := range w.agents {
 		b = k.agent(b, n^lead)
@@ -94,6 +94,8 @@ func (k *keyMaker) content(c content, p int) byte {
 		return 0
 	case c == k.w.files[p]:
 		return 1
+	case c == k.w.head[p]:
+		return 3
 	}
 	return 2
 }
@@ -147,7 +149,7 @@ func (k *keyMaker) left(until moment) byte {
 // agent appends the model's record of an agent.
 func (k *keyMaker) agent(b []byte, i int) []byte {
 	a := &k.w.agents[i]
-	b = append(b, bits(a.alive, a.runs && !k.future, a.compared && !k.future), k.left(a.pattern))
+	b = append(b, bits(a.alive, a.runs && !k.future, a.compared && !k.future, a.blamed && !k.future, a.again && !k.future), k.left(a.pattern))
 	if a.alive && k.w.isEngaged(i) {
 		b = append(b, k.age(a.active, idleTime))
 	}
@@ -160,8 +162,7 @@ func (k *keyMaker) agent(b []byte, i int) []byte {
 		if c.holds {
 			base = k.content(c.base, p)
 		}
-		isWarned := c.warned == k.w.files[p]
-		b = append(b, bits(c.holds, c.wrote, isWarned, c.waits, c.left, c.lapsed, c.unseen), asked, base, k.content(c.saw, p))
+		b = append(b, bits(c.holds, c.wrote, c.waits, c.left, c.lapsed, c.unseen, c.broken, c.kept), bits(c.hidden), asked, base, k.content(c.saw, p), k.content(c.warned, p))
 	}
 
 	if k.future || len(k.w.watched) == 0 {
@@ -204,6 +205,19 @@ func (k *keyMaker) stored(b []byte, lead int) []byte {
 	for n := range names {
 		b = append(b, k.lapsed(names[n^lead]))
 	}
+	return k.commands(b, lead)
+}
+
+// commands appends the commands that the service has stored.
+func (k *keyMaker) commands(b []byte, lead int) []byte {
+	if k.future {
+		return b
+	}
+	for _, c := range reservation.StoredCommands(&memoryTx{memory: &k.w.store}) {
+		i := slices.Index(names[:], c.Agent)
+		isPresent := c.Session == k.w.session(i)
+		b = append(b, 'c', number(c.Agent, lead), bits(isPresent, c.Commits), k.stamp(c.Since, time.Hour))
+	}
 	return b
 }
 
@@ -220,7 +234,8 @@ func (k *keyMaker) row(b []byte, r *hub.Reservation, lead int) []byte {
 	if r.Pattern {
 		return append(b, k.left(r.Until.Sub(epoch)))
 	}
-	return append(b, k.stamp(r.Active, idleTime), k.stamp(r.Asked, editTime), k.digest(r.Base, p), k.digest(r.Digest, p))
+	isAtHead := r.Head == digest(k.w.head[p])
+	return append(b, bits(isAtHead), k.stamp(r.Active, idleTime), k.stamp(r.Asked, editTime), k.digest(r.Base, p), k.digest(r.Digest, p), k.digest(r.Found, p))
 }
 
 // view appends what the store says an agent saw of a file.
@@ -228,7 +243,7 @@ func (k *keyMaker) view(b []byte, p, i int) []byte {
 	for n := range k.w.store.views {
 		v := &k.w.store.views[n]
 		if v.Agent == names[i] && placeOf(v.Tree, v.Path) == p {
-			return append(b, bits(v.Wrote, k.digest(v.Stale, p) == 1), k.digest(v.Digest, p))
+			return append(b, bits(v.Wrote), k.digest(v.Stale, p), k.digest(v.Digest, p))
 		}
 	}
 	return append(b, 255)

@@ -258,6 +258,9 @@ func (w *worker) afterSilence(from *world) string {
 		return ""
 	}
 	s := w.future(from)
+	for i := range s.w.agents {
+		s.w.agents[i].runs = false // its turn is over
+	}
 	if !w.isNew(silence) {
 		return ""
 	}
@@ -285,7 +288,7 @@ func (w *worker) afterSilence(from *world) string {
 func (w *world) isSeen() bool {
 	for i := range w.store.rows {
 		r := &w.store.rows[i]
-		if !r.Pattern && r.Digest != digest(w.files[placeOf(r.Tree.Path, r.Path)]) {
+		if !r.Pattern && r.Found != digest(w.files[placeOf(r.Tree.Path, r.Path)]) {
 			return false
 		}
 	}

@@ -172,7 +172,7 @@ func (b *board) reserve(out *Grant, r Request, pattern string) error {
 			v.Until, v.Active = until, b.now
 			v.Session = r.Session
 			v.Shared, v.Why = r.Shared, r.Why
-			if err := b.move(i, v, ending{next: v.State}); err != nil {
+			if err := b.move(i, v, goesOn(v)); err != nil {
 				return err
 			}
 			out.Reservations = append(out.Reservations, Reserved{v.ID, pattern, v.Fence, until})
@@ -305,7 +305,7 @@ func (b *board) release(op string, names []string, r Release) (n int, err error)
 				return n, err
 			}
 		}
-		if err := b.move(i, v, ending{hub.ReservationOver, why}); err != nil {
+		if err := b.move(i, v, over(why)); err != nil {
 			return n, err
 		}
 		n++
@@ -344,7 +344,7 @@ func (s *Service) Done(tx hub.Tx, actor hub.Caller, task hub.TaskID, handoff hub
 		}
 		for i, r := range b.all {
 			if isFor(r, task, handoff) {
-				if err := b.move(i, r, ending{hub.ReservationOver, whyDone}); err != nil {
+				if err := b.move(i, r, over(whyDone)); err != nil {
 					return nil, err
 				}
 			}

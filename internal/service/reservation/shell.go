@@ -215,12 +215,13 @@ func (b *board) heldByOthers(files map[string]File) map[string]string {
 	return out
 }
 
-// violated notes that the caller changed a file of another agent, or that the file changed during
-// a command of the caller. An edit of the holder that is under way, or was reported meanwhile,
+// wrote notes that the caller changed a file of another agent, or that the file changed during a
+// command of the caller. An edit of the holder that is under way, or was reported meanwhile,
 // explains the change; a violation is noted once.
-func (b *board) violated(name string, f File, during bool) error {
+func (b *board) wrote(name string, f File, during bool) error {
 	r, ok := b.holderOf(name)
-	if !ok || !r.Asked.IsZero() {
+	isNoted := r.Found != r.Digest && r.Found == f.Digest
+	if !ok || isNoted || !r.Asked.IsZero() {
 		return nil
 	}
 	views, err := b.tx.Reservations().Views(keyOf(b.tree), name)
@@ -233,24 +234,87 @@ func (b *board) violated(name string, f File, during bool) error {
 			return nil
 		}
 	}
+	return b.violated(name, r, f, b.actor.ID, during)
+}
 
-	// Both agents and the operator are told.
-	text := violationText(b.actor.ID, r.Holder, name, during)
-	b.note(Note{Kind: NoteViolation, Path: name, Agent: r.Holder, Text: text})
-	if err := b.tx.WriteReservations().AddNote(hub.FileNote{Agent: r.Holder, Kind: NoteViolation, Path: name, Other: b.actor.ID, Text: text}); err != nil {
+// violated records that an agent changed a file of another one. Both and the operator are told
+// once of all files of a look.
+func (b *board) violated(name string, r hub.Reservation, f File, by hub.AgentID, during bool) error {
+	if err := b.see(by, name, f.Digest, true); err != nil {
 		return err
 	}
-	if err := b.see(name, f.Digest, true); err != nil {
-		return err
+	i := slices.IndexFunc(b.violations, func(v violation) bool { return v.by == by && v.holder == r.Holder && v.during == during })
+	if i < 0 {
+		i = len(b.violations)
+		b.violations = append(b.violations, violation{id: r.ID, by: by, holder: r.Holder, during: during})
 	}
-	about := hub.NoticeSubject{Kind: hub.NoticeViolation, ID: string(r.ID)}
-	if err := b.tellOperator(text, "compare the file with its commit", name, about); err != nil {
-		return err
-	}
-	facts := map[string]any{"tree": b.tree.Path, "path": name, "holder": r.Holder, "by": b.actor.ID}
+	b.violations[i].names = append(b.violations[i].names, name)
+
+	facts := map[string]any{"tree": b.tree.Path, "path": name, "holder": r.Holder, "by": by}
 	if during {
 		facts["during_command"] = true
 	}
-	_, err = b.tx.Append(b.actor.Entry(b.now, actions.ReservationViolated, string(r.ID), facts))
+	_, err := b.tx.Append(b.actor.Entry(b.now, actions.ReservationViolated, string(r.ID), facts))
 	return err
+}
+
+// A violation is a change of files of one agent by another.
+type violation struct {
+	id     hub.ReservationID // of the first file
+	by     hub.AgentID
+	holder hub.AgentID
+	names  []string
+	during bool
+}
+
+// tellChanges tells agents and the operator of violations, and of changes that are gone though no
+// agent's command ran.
+func (b *board) tellChanges() error {
+	for _, v := range b.violations {
+		text := violationText(v)
+		for _, agent := range []hub.AgentID{v.by, v.holder} {
+			other := v.holder
+			if agent == v.holder {
+				other = v.by
+			}
+			n := hub.FileNote{Agent: agent, Kind: NoteViolation, Path: v.names[0], Other: other, Text: text}
+			if err := b.tx.WriteReservations().AddNote(n); err != nil {
+				return err
+			}
+		}
+		about := hub.NoticeSubject{Kind: hub.NoticeViolation, ID: string(v.id)}
+		if err := b.tellOperator(text, "compare the files with their commit", v.names[0], about); err != nil {
+			return err
+		}
+	}
+
+	for _, v := range b.restored {
+		n := hub.FileNote{Agent: v.holder, Kind: NoteRestored, Path: v.names[0], Text: restoredText("your", v.names)}
+		if err := b.tx.WriteReservations().AddNote(n); err != nil {
+			return err
+		}
+		summary := restoredText(string(v.holder)+"'s", v.names)
+		if err := b.notify(hub.Operator, hub.PriorityNormal, summary, "nothing, if that was you; a stash is listed by git stash list", v.names[0]); err != nil {
+			return err
+		}
+	}
+	b.violations, b.restored = nil, nil
+	return nil
+}
+
+// A restoration has the files of a holder that are as their commit again, though no agent's
+// command ran.
+type restoration struct {
+	holder hub.AgentID
+	names  []string
+}
+
+// restore notes the end of a reservation whose file was restored.
+func (b *board) restore(r hub.Reservation) {
+	i := slices.IndexFunc(b.restored, func(v restoration) bool { return v.holder == r.Holder })
+	if i < 0 {
+		i = len(b.restored)
+		b.restored = append(b.restored, restoration{holder: r.Holder})
+	}
+	b.restored[i].names = append(b.restored[i].names, r.Path)
 }

@@ -41,12 +41,14 @@ func allSteps() (out []step) {
 		agent("writes x", func(w *world) bool { return w.agents[i].files[first].asked != unset }, func(s *stage) { s.write(i, first, "") })
 		agent("reads x", func(w *world) bool { return w.mayRead(i) }, func(s *stage) { s.read(i, first) })
 		agent("commits x", func(w *world) bool { return w.agents[i].alive && w.isDirty(first) }, func(s *stage) { s.commit(i, first) })
+		agent("throws x away", func(w *world) bool { return w.agents[i].alive && w.isDirty(first) }, func(s *stage) { s.restore(i, first) })
 		agent("edits y", func(w *world) bool { return w.mayEdit(i, second) }, func(s *stage) { s.edit(i, second, "") })
 		agent("edits x in the other tree", func(w *world) bool { return w.mayEdit(i, linked) }, func(s *stage) { s.edit(i, linked, "") })
 
 		agent("runs a script", func(w *world) bool { return online(w) && !w.agents[i].runs && w.hasRows(1-i) }, func(s *stage) { s.begin(i) })
-		agent("ends its script", runs, func(s *stage) { s.end(i, false) })
-		agent("ends its script, which changed x", runs, func(s *stage) { s.end(i, true) })
+		agent("ends its script", runs, func(s *stage) { s.end(i, leaves) })
+		agent("ends its script, which changed x", runs, func(s *stage) { s.end(i, changes) })
+		agent("ends its script, which restored x", func(w *world) bool { return runs(w) && w.isDirty(first) }, func(s *stage) { s.end(i, restores) })
 
 		agent("releases its files", func(w *world) bool { return online(w) && w.hasRows(i) }, func(s *stage) { s.release(i) })
 		agent("reserves "+pattern, online, func(s *stage) { s.reserve(i) })
@@ -57,6 +59,7 @@ func allSteps() (out []step) {
 	always := func(*world) bool { return true }
 	online := func(w *world) bool { return !w.away }
 	add("a person changes x", always, func(s *stage) { s.w.put(first, person) })
+	add("a person restores x", func(w *world) bool { return w.isDirty(first) }, func(s *stage) { s.restored(first, person) })
 	add("a person commits x", func(w *world) bool { return w.isDirty(first) }, func(s *stage) { s.personCommits(first) })
 	add("a person releases x", func(w *world) bool { return !w.away && len(w.store.rows) > 0 }, func(s *stage) { s.personReleases(first) })
 
@@ -69,7 +72,7 @@ func allSteps() (out []step) {
 	add("the hub starts again", isRunning, func(s *stage) {
 		s.restart()
 		for i := range s.w.agents {
-			s.w.agents[i].compared = false
+			s.w.agents[i].again = true
 		}
 	})
 	add("the hub goes away", online, func(s *stage) { s.w.away = true })

@@ -3,36 +3,62 @@ package reservation
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
 )
 
-// facts are what the files of a working tree show, read before a transaction.
+// facts are what the files of a working tree show, read before a transaction, and which agents
+// may have changed them.
 type facts struct {
-	files map[string]File    // by name
-	held  []hub.Reservation  // of the tree, when the files were read
-	left  map[string]remains // differences that orphans leave, by name
-	gone  bool               // the working tree was moved or deleted
+	files   map[string]File    // by name
+	held    []hub.Reservation  // of the tree, when the files were read
+	left    map[string]remains // differences that orphans leave, by name
+	gone    bool               // the working tree was moved or deleted
+	running []command          // in the tree
+	report  report
+}
+
+// fileOf returns the absolute path of a reserved file, with slashes.
+func (k facts) fileOf(r hub.Reservation) string {
+	return filepath.ToSlash(filepath.Join(r.Tree.Path, r.Path))
+}
+
+// isOutdated reports whether another question has told something about a file since it was read.
+func (k facts) isOutdated(r hub.Reservation) bool {
+	if r.Pattern {
+		return false
+	}
+	i := slices.IndexFunc(k.held, func(o hub.Reservation) bool { return o.ID == r.ID })
+	if i < 0 {
+		return true
+	}
+	o := k.held[i]
+	return o.State != r.State || o.Digest != r.Digest || o.Found != r.Found || o.Head != r.Head || o.Asked != r.Asked
 }
 
 // judge returns a reservation as its file shows it, and its end if that has come. A working tree
 // that is gone has no files: its reservations end with the sessions of their holders, and nothing
 // is left in it.
 func (k facts) judge(r hub.Reservation, f File, life Life, idle time.Duration, now hub.Time) (hub.Reservation, ending) {
-	if !k.gone && isCommitted(r, f) {
-		return r, ending{hub.ReservationOver, whyCommit}
+	if k.gone {
+		end := judge(r, File{Digest: r.Digest}, life, idle, now)
+		if end.next == hub.ReservationOrphan {
+			end = over(whySession)
+		}
+		return r, end
 	}
-	if !k.gone {
-		r = observe(r, f, now)
-		return r, judge(r, f, life, idle, now)
+	seen, end := look(r, f, k.originOf(r), now)
+	if end.next == r.State {
+		broken := end
+		end = judge(seen, f, life, idle, now)
+		if end.next == r.State || r.Changed { // else nothing of the holder was there
+			end.by, end.during = broken.by, broken.during
+		}
 	}
-	end := judge(r, File{Digest: r.Digest}, life, idle, now)
-	if end.next == hub.ReservationOrphan {
-		return r, ending{hub.ReservationOver, whySession}
-	}
-	return r, end
+	return seen, end
 }
 
 // remains are changes that a holder left and that are not committed, as an artifact.
@@ -44,11 +70,14 @@ type remains struct {
 // survey reads files of a working tree: those of names, and those of reservations that concern
 // the caller. The difference of a file whose reservation becomes an orphan is kept as an artifact,
 // so that it is not lost when the next agent changes the file.
-func (s *Service) survey(ctx context.Context, tree hub.WorkingTree, names []string, concerned func(hub.Reservation) bool) (facts, error) {
-	known := facts{left: map[string]remains{}}
+func (s *Service) survey(ctx context.Context, tree hub.WorkingTree, names []string, by report, concerned func(hub.Reservation) bool) (facts, error) {
+	known := facts{left: map[string]remains{}, report: by}
 	lives := map[hub.ReservationID]Life{}
 	err := s.store.View(ctx, func(r hub.Reader) (err error) {
 		if known.held, err = reservationsOf(r, tree); err != nil {
+			return err
+		}
+		if known.running, err = s.running(r, tree); err != nil {
 			return err
 		}
 		sessions := s.lives(r)

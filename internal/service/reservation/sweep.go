@@ -78,7 +78,7 @@ func (s *Service) reservedTrees(ctx context.Context) ([]hub.WorkingTree, error) 
 // sweepTree ends the reservations of one working tree. One that was moved or deleted has no files
 // any more: its reservations end with the sessions of their holders.
 func (s *Service) sweepTree(ctx context.Context, t hub.WorkingTree) error {
-	known, err := s.survey(ctx, t, nil, func(hub.Reservation) bool { return true })
+	known, err := s.survey(ctx, t, nil, report{}, func(hub.Reservation) bool { return true })
 	if err != nil {
 		return err
 	}
@@ -89,6 +89,9 @@ func (s *Service) sweepTree(ctx context.Context, t hub.WorkingTree) error {
 			return err
 		}
 		if err := b.settle(known); err != nil {
+			return err
+		}
+		if err := b.tellChanges(); err != nil {
 			return err
 		}
 		return b.warnOperator()

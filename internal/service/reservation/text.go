@@ -82,9 +82,22 @@ func overlapText(other hub.AgentID, name, tree string) string {
 
 // violationText is told to both agents and to the operator. That a file changed while an agent
 // ran a command does not prove that the command changed it.
-func violationText(by, holder hub.AgentID, name string, during bool) string {
-	if during {
-		return fmt.Sprintf("%s, which %s holds, changed while a command of %s ran", name, holder, by)
+func violationText(v violation) string {
+	if v.during {
+		return fmt.Sprintf("%s, which %s holds, changed while a command of %s ran", some(v.names), v.holder, v.by)
 	}
-	return fmt.Sprintf("%s changed %s, which %s holds", by, name, holder)
+	return fmt.Sprintf("%s changed %s, which %s holds", v.by, some(v.names), v.holder)
+}
+
+// restoredText is told to a holder and to the operator.
+func restoredText(whose string, names []string) string {
+	return fmt.Sprintf("%s changes in %s are not in the working tree any more and were not committed as they were; the hub saw no agent's command run, so a person or a landing did it", whose, some(names))
+}
+
+// some names the first file and the number of the others.
+func some(names []string) string {
+	if len(names) == 1 {
+		return names[0]
+	}
+	return fmt.Sprintf("%s (and %d more)", names[0], len(names)-1)
 }

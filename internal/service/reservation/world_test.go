@@ -68,6 +68,7 @@ type world struct {
 	now     moment
 	files   [files]content
 	head    [files]content // committed
+	back    [files]bool    // the file was restored to what is committed, and not changed since
 	writers []uint8        // of each content
 	agents  [2]agent
 	away    bool   // the hub does not answer
@@ -86,6 +87,8 @@ type agent struct {
 	since    int    // the number of the step that reserved the pattern
 	runs     bool   // a command runs whose text names no file
 	compared bool   // the hub compares x when that command ends: another agent held it
+	again    bool   // the hub has started again since
+	blamed   bool   // the hub may say that the command changed x: a person did while it ran
 	files    [files]claim
 }
 
@@ -101,6 +104,24 @@ type claim struct {
 	left   bool    // it is gone and left changes
 	lapsed bool    // it has not been told that its reservation ended
 	unseen bool    // its reservation ended by a commit that the hub may not have seen
+	hidden bool    // it has changed the file while the hub was away, which the hub has not seen
+	broken bool    // a command of the other agent restored the file, and the hub has seen that
+	kept   bool    // the hub says that another agent has changed the file or may have, or waits for an edit
+}
+
+// sees notes the content that an agent reads or writes.
+func (c *claim) sees(now content) {
+	c.saw = now
+	c.warned = never
+}
+
+// free notes that the hub has ended the reservation.
+func (c *claim) free() {
+	c.holds = false
+	c.wrote = false
+	c.unseen = false
+	c.broken = false
+	c.kept = false
 }
 
 var noClaim = claim{asked: unset, saw: never, warned: never}
@@ -124,6 +145,26 @@ func (w *world) put(p, writer int) {
 	}
 	w.writers = append(slices.Clip(w.writers), uint8(writer))
 	w.files[p] = content(len(w.writers) - 1)
+	w.changed(p, writer)
+}
+
+// restore gives a file the content that is committed.
+func (w *world) restore(p, writer int) {
+	w.files[p] = w.head[p]
+	w.back[p] = true
+	w.changed(p, writer)
+	w.back[p] = true
+}
+
+// changed notes that a file has other content.
+func (w *world) changed(p, writer int) {
+	w.back[p] = false
+	for i := range w.agents {
+		w.agents[i].files[p].broken = false
+		if p == first && writer != i {
+			w.agents[i].blamed = w.agents[i].runs || w.agents[i].blamed
+		}
+	}
 }
 
 func (w *world) isDirty(p int) bool { return w.files[p] != w.head[p] }
@@ -135,7 +176,7 @@ func (w *world) edits(i, p int) bool {
 	c := &a.files[p]
 	isPending := c.asked != unset && w.now-c.asked < editTime
 	isLive := a.alive && w.now-a.active < idleTime
-	return isLive && c.holds && (isPending || (c.wrote && w.isDirty(p)))
+	return isLive && c.holds && (isPending || c.broken || (c.wrote && w.isDirty(p)))
 }
 
 // hasPattern reports whether an agent has reserved the pattern that covers a file.
@@ -153,7 +194,7 @@ func (w *world) holds(i, p int) bool {
 	other := 1 - i
 	isOlder := !w.hasPattern(other, p) || w.agents[i].since < w.agents[other].since
 	c := &w.agents[other].files[p]
-	return w.hasPattern(i, p) && !c.holds && !c.unseen && isOlder
+	return w.hasPattern(i, p) && !c.holds && !c.unseen && !c.kept && isOlder
 }
 
 // mayHold reports whether the service may say that an agent holds a file.
@@ -162,7 +203,7 @@ func (w *world) mayHold(i, p int) bool {
 	c := &a.files[p]
 	isPending := c.asked != unset && w.now-c.asked < editTime
 	isChanged := w.isDirty(p) && (c.wrote || w.files[p] != c.base)
-	return a.alive && (c.unseen || (c.holds && (isPending || isChanged)) || w.hasPattern(i, p))
+	return a.alive && (c.unseen || c.kept || (c.holds && (isPending || isChanged)) || w.hasPattern(i, p))
 }
 
 // wasToldOverlap reports whether the agents were told within a day that they change x in both
@@ -301,7 +342,7 @@ func (s *stage) Life(_ hub.Reader, name hub.AgentID, session string) (reservatio
 	i := slices.Index(names[:], name)
 	a := &s.w.agents[i]
 	isOld := session != s.w.session(i)
-	return reservation.Life{Known: true, Over: isOld || !a.alive, Seen: hub.At(epoch.Add(a.active))}, nil
+	return reservation.Life{Known: true, Over: isOld || !a.alive, Busy: a.runs && !isOld, Seen: hub.At(epoch.Add(a.active))}, nil
 }
 
 // Notify reads the messages of the hub.
@@ -389,7 +430,12 @@ func (s *stage) expire(tree string) {
 func (s *stage) look(p int) {
 	for i := range s.w.agents {
 		c := &s.w.agents[i].files[p]
+		c.hidden = false
 		c.unseen = c.unseen && s.w.isDirty(p) && s.isChanging(i, p)
+		isTold := s.hasReservation(i, p, func(r hub.Reservation) bool { return r.Found != r.Digest || !r.Asked.IsZero() })
+		mayBe := s.isReserved(i, p) && s.hasCommand(1-i)
+		isLater := c.kept && s.w.isDirty(p) && s.isChanging(i, p)
+		c.kept = isTold || mayBe || isLater
 	}
 }
 
@@ -413,9 +459,7 @@ func (s *stage) lapses() {
 				c.left = true
 				c.lapsed = true
 			}
-			c.holds = false
-			c.wrote = false
-			c.unseen = false
+			c.free()
 		}
 	}
 }
@@ -451,6 +495,20 @@ func (s *stage) hasReservation(i, p int, isChosen func(hub.Reservation) bool) (f
 	return found
 }
 
+// hasCommand reports whether the store has a command of an agent as running.
+func (s *stage) hasCommand(i int) (found bool) {
+	err := s.store.View(context.Background(), func(r hub.Reader) error {
+		for _, c := range reservation.StoredCommands(r) {
+			found = found || c.Agent == names[i]
+		}
+		return nil
+	})
+	if err != nil {
+		s.breaks("read commands: %v", err)
+	}
+	return found
+}
+
 // hears checks the notes of an answer that the agent is owed.
 func (s *stage) hears(i int, got reservation.Answer) {
 	a := &s.w.agents[i]
@@ -470,10 +528,14 @@ func hasNote(got reservation.Answer, kind string, p int) bool {
 	return slices.ContainsFunc(got.Notes, func(n reservation.Note) bool { return n.Kind == kind && n.Path == places[p].path })
 }
 
-// isViolator reports whether an answer tells an agent that it changed a file of another one.
-func isViolator(got reservation.Answer, i, p int) bool {
+// isViolator reports whether an answer tells an agent that it changed a file of another one, by an
+// edit or by a command.
+func isViolator(got reservation.Answer, i, p int, byCommand bool) bool {
 	isBy := func(text string) bool {
-		return strings.HasPrefix(text, string(names[i])+" changed") || strings.Contains(text, "while a command of "+string(names[i]))
+		if byCommand {
+			return strings.Contains(text, "while a command of "+string(names[i]))
+		}
+		return strings.HasPrefix(text, string(names[i])+" changed")
 	}
 	return slices.ContainsFunc(got.Notes, func(n reservation.Note) bool {
 		return n.Kind == reservation.NoteViolation && n.Path == places[p].path && isBy(n.Text)
@@ -540,7 +602,7 @@ func (s *stage) checkAllowed(before *world, i, p int, got reservation.Answer) {
 
 	c := &before.agents[i].files[p]
 	current := before.files[p]
-	isForeign := int(before.writers[current]) == other
+	isForeign := int(before.writers[current]) == other && !before.back[p]
 	hasMissed := c.saw != never && c.saw != current && c.warned != current
 	if isForeign && hasMissed {
 		s.breaks("%s may change %s, which %s changed since it read it", names[i], places[p].path, names[other])
@@ -569,6 +631,9 @@ func (s *stage) checkOverlap(before *world, i, p int, isKnown bool, got reservat
 func (s *stage) checkStale(before *world, i, p int) {
 	c := &before.agents[i].files[p]
 	current := before.files[p]
+	if before.back[p] { // the agent may be said to have restored it
+		return
+	}
 	if c.saw == current || c.warned == current {
 		s.breaks("%s is refused %s, whose content it knows", names[i], places[p].path)
 	}
@@ -597,23 +662,27 @@ func (s *stage) write(i, p int, command string) {
 	wasHeld := s.w.holds(1-i, p)
 	c.asked = unset
 	s.w.put(p, i)
+	if o := &s.w.agents[1-i].files[p]; o.hidden && !s.w.away { // the hub never sees that content
+		o.wrote = false
+	}
 	got := s.ask(i, reservation.After, command, p)
 
-	isViolation := isViolator(got, i, p)
+	isViolation := isViolator(got, i, p, false)
 	switch {
 	case s.w.away:
 		c.wrote = c.holds
+		c.hidden = c.holds
 		return
 	case wasHeld && !isViolation:
 		s.breaks("%s changed %s, which %s is changing, and nothing was said", names[i], places[p].path, names[1-i])
-	case isViolation:
+	case isViolation && !s.isReserved(i, p):
 		c.holds = false
 		c.wrote = false
 	default:
 		c.holds = true
 		c.wrote = true
 	}
-	c.saw = s.w.files[p]
+	c.sees(s.w.files[p])
 }
 
 // Commands of agents.
@@ -628,23 +697,45 @@ func (s *stage) begin(i int) {
 	s.request(i, script)
 	a.runs = true
 	a.compared = !s.w.away && s.w.edits(1-i, first)
+	a.again = false
+	a.blamed = false
 }
 
-// end ends the command. It has changed x, or nothing.
-func (s *stage) end(i int, hasWritten bool) {
+// What a script does to x.
+const (
+	leaves   = iota
+	changes  // x has new content
+	restores // x has the content that is committed
+)
+
+// end ends the command.
+func (s *stage) end(i, does int) {
 	a := &s.w.agents[i]
 	other := 1 - i
-	isHeld := s.w.edits(other, first) && s.w.agents[other].files[first].asked == unset
-	mustTell := a.compared && isHeld && hasWritten && !s.w.away
-	if hasWritten {
+	c := &s.w.agents[other].files[first]
+	isHeld := s.w.edits(other, first) && c.asked == unset
+	isKnown := a.compared && !(a.again && s.w.agents[other].runs)
+	isLost := does == changes || (does == restores && !c.hidden) // content that the hub has seen
+	mustTell := isKnown && isHeld && isLost && !s.w.away
+	switch does {
+	case changes:
 		s.w.put(first, unknown)
+	case restores:
+		s.restored(first, i)
 	}
-	isExplained := int(s.w.writers[s.w.files[first]]) == other
+	isExplained := int(s.w.writers[s.w.files[first]]) == other && does != restores && !a.blamed
 	a.runs = false
 	a.compared = false
+	a.blamed = false
+	if does == restores && mustTell { // the other agent keeps the file
+		c.free()
+		c.holds = true
+		c.wrote = true
+		c.broken = true
+	}
 
 	got := s.ask(i, reservation.After, script)
-	isTold := isViolator(got, i, first)
+	isTold := isViolator(got, i, first, true)
 	switch {
 	case mustTell && !isTold:
 		s.breaks("a command of %s changed x, which %s is changing, and nothing was said", names[i], names[other])
@@ -663,7 +754,7 @@ func (s *stage) edit(i, p int, command string) {
 func (s *stage) read(i, p int) {
 	s.ask(i, reservation.Read, "", p)
 	if !s.w.away {
-		s.w.agents[i].files[p].saw = s.w.files[p]
+		s.w.agents[i].files[p].sees(s.w.files[p])
 	}
 }
 
@@ -691,12 +782,50 @@ func (s *stage) committed(p int) {
 	for i := range s.w.agents {
 		c := &s.w.agents[i].files[p]
 		c.left = false
-		if c.holds && (c.wrote || c.unseen || c.base != s.w.files[p]) {
-			c.unseen = true
-			c.holds = false
-			c.wrote = false
+		c.mayEnd(s.w.files[p])
+	}
+}
+
+// mayEnd notes that a reservation ends when the hub looks: its content, the one of before, is
+// committed or gone.
+func (c *claim) mayEnd(before content) {
+	if c.holds && (c.wrote || c.unseen || c.base != before) {
+		c.free()
+		c.unseen = true
+	}
+}
+
+// restored notes that a file is restored by a person, or by an agent itself.
+func (s *stage) restored(p, writer int) {
+	before := s.w.files[p]
+	s.w.restore(p, writer)
+	for i := range s.w.agents {
+		c := &s.w.agents[i].files[p]
+		c.left = false
+		c.mayEnd(before)
+		if c.holds { // for an edit that has not come
+			c.base = s.w.files[p]
 		}
 	}
+}
+
+// restoreCommand throws the changes of x away.
+const restoreCommand = "git checkout -- x"
+
+// restore throws changes away by a command.
+func (s *stage) restore(i, p int) {
+	before := s.w
+	got := s.ask(i, reservation.Edit, restoreCommand)
+	if got.Decision == reservation.Deny {
+		s.checkDenied(&before, i, places[p].tree, got)
+		return
+	}
+	other := 1 - i
+	if !before.away && before.isDirty(p) && before.edits(other, p) {
+		s.breaks("%s may throw away %s, which %s is changing", names[i], places[p].path, names[other])
+	}
+	s.restored(p, i)
+	s.ask(i, reservation.After, restoreCommand)
 }
 
 func (s *stage) personCommits(p int) {
@@ -729,10 +858,8 @@ func (s *stage) personReleases(p int) {
 	}
 	for i := range s.w.agents {
 		c := &s.w.agents[i].files[p]
-		c.holds = false
-		c.wrote = false
+		c.free()
 		c.left = false
-		c.unseen = false
 	}
 }
 
@@ -750,10 +877,8 @@ func (s *stage) release(i int) {
 	a.pattern = unset
 	for p := range linked {
 		c := &a.files[p]
-		c.holds = false
-		c.wrote = false
+		c.free()
 		c.left = false
-		c.unseen = false
 	}
 }
 
@@ -787,11 +912,9 @@ func (s *stage) die(i int) {
 		c := &a.files[p]
 		c.left = c.left || (c.holds && c.wrote && s.w.isDirty(p))
 		c.asked = unset
-		c.holds = false
-		c.wrote = false
+		c.free()
 		c.waits = false
 		c.lapsed = false
-		c.unseen = false
 	}
 }
 

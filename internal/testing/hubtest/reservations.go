@@ -14,7 +14,7 @@ func aReservation(fence int64, tree string, holder hub.AgentID) hub.Reservation 
 		ID: hub.NewReservationID(fence), Fence: fence, Tree: hub.WorkingTree{Machine: "desk", Path: tree, Repository: tree + "/.git"},
 		Path: "src/*.go", Pattern: true, Holder: holder, Session: "s", Shared: true, Task: "T-1", Handoff: "h", Why: "login",
 		State: hub.ReservationHeld, Since: at, Active: at.Add(time.Second), Until: at.Add(time.Hour), Asked: at.Add(2 * time.Second),
-		Base: "b", Digest: "d", Object: "o", Changed: true, Left: "l", Lines: 3,
+		Base: "b", Digest: "d", Object: "o", Found: "f", Head: "h", Changed: true, Left: "l", Lines: 3,
 	}
 }
 

@@ -785,36 +785,6 @@ CREATE UNIQUE INDEX tasks_item ON tasks(item);
 
 CREATE INDEX tasks_claims ON tasks(owner, item) WHERE item IS NOT NULL;
 
-CREATE TABLE reservations (
-  fence       INTEGER PRIMARY KEY,
-  machine     TEXT,
-  tree        TEXT NOT NULL,
-  repository  TEXT,
-  path        TEXT NOT NULL,
-  is_pattern  INTEGER NOT NULL,
-  holder      TEXT NOT NULL,
-  session     TEXT,
-  shared      INTEGER NOT NULL,
-  task        TEXT,
-  handoff     TEXT,
-  why         TEXT,
-  state       TEXT NOT NULL CHECK (state IN ('held','orphan')),
-  since_at    TEXT NOT NULL,
-  active_at   TEXT NOT NULL,
-  until_at    TEXT,
-  asked_at    TEXT,
-  base        TEXT,
-  digest      TEXT,
-  object      TEXT,
-  changed     INTEGER NOT NULL,
-  left_sha256 TEXT,
-  left_lines  INTEGER NOT NULL DEFAULT 0
-);
-
-CREATE INDEX reservations_tree ON reservations (tree, fence);
-
-CREATE INDEX reservations_held ON reservations (state, is_pattern, holder);
-
 CREATE TABLE file_waits (
   tree     TEXT NOT NULL,
   path     TEXT NOT NULL,
@@ -1080,6 +1050,37 @@ CREATE TABLE schedules (
   body_json TEXT NOT NULL
 );
 
+CREATE TABLE "reservations" (
+  fence       INTEGER PRIMARY KEY,
+  machine     TEXT,
+  tree        TEXT NOT NULL,
+  repository  TEXT,
+  path        TEXT NOT NULL,
+  is_pattern  INTEGER NOT NULL,
+  holder      TEXT NOT NULL,
+  session     TEXT,
+  shared      INTEGER NOT NULL,
+  task        TEXT,
+  handoff     TEXT,
+  why         TEXT,
+  state       TEXT NOT NULL CHECK (state IN ('held','waiting','orphan')),
+  since_at    TEXT NOT NULL,
+  active_at   TEXT NOT NULL,
+  until_at    TEXT,
+  asked_at    TEXT,
+  base        TEXT,
+  digest      TEXT,
+  object      TEXT,
+  changed     INTEGER NOT NULL,
+  left_sha256 TEXT,
+  left_lines  INTEGER NOT NULL DEFAULT 0,
+  found       TEXT,
+  head        TEXT
+);
+
+CREATE INDEX reservations_tree ON reservations (tree, fence);
+
+CREATE INDEX reservations_held ON reservations (state, is_pattern, holder);
 CREATE TABLE "usages" (
   cli          TEXT NOT NULL,
   id           TEXT NOT NULL,

@@ -1,0 +1,184 @@
+package server_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/internal/service/reservation"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
+)
+
+// begin asks about a command as an agent, and returns a function that runs it and reports its end.
+func (w *sharedTree) begin(agent hub.AgentID, command string) (end func() reservation.Answer) {
+	w.t.Helper()
+	q := reservation.Question{Tree: w.repo, Kind: reservation.Edit, Command: command, Session: "s-" + string(agent)}
+	if got := must(rpc.Call(w.t.Context(), w.as(w.keys[agent]), api.AskFiles, q))(w.t); got.Decision != reservation.Allow {
+		w.t.Fatalf("%s runs %s: got %+v, want allow", agent, command, got)
+	}
+	return func() reservation.Answer {
+		w.t.Helper()
+		w.shell(command)
+		q.Kind = reservation.After
+		return must(rpc.Call(w.t.Context(), w.as(w.keys[agent]), api.AskFiles, q))(w.t)
+	}
+}
+
+// shell runs a command in the repository.
+func (w *sharedTree) shell(command string) {
+	w.t.Helper()
+	cmd := exec.Command("sh", "-c", command)
+	cmd.Dir = w.repo
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + w.root, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull,
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org",
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		w.t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+}
+
+// ends returns the reasons of the journal's entries about ended reservations and violations.
+func (w *sharedTree) ends() (out []string) {
+	w.t.Helper()
+	for _, action := range []actions.Action{actions.ReservationReleased, actions.ReservationViolated} {
+		got := must(rpc.Call(w.t.Context(), w.as(w.operator), api.Audit, api.AuditParams{Action: action}))(w.t)
+		for _, e := range got.Entries {
+			var facts struct{ Path, Why, By string }
+			if err := json.Unmarshal(e.Facts, &facts); err != nil {
+				w.t.Fatal(err)
+			}
+			out = append(out, facts.Path+" "+facts.Why+facts.By)
+		}
+	}
+	return out
+}
+
+// operatorReads returns the summaries of the hub's messages about files to the operator.
+func (w *sharedTree) operatorReads() (out []string) {
+	w.t.Helper()
+	got := must(rpc.Call(w.t.Context(), w.as(w.operator), api.Inbox, api.InboxParams{Peek: true}))(w.t)
+	for _, m := range got.Messages {
+		var p struct{ Summary string }
+		if err := json.Unmarshal(m.Payload, &p); err != nil {
+			w.t.Fatal(err)
+		}
+		out = append(out, p.Summary)
+	}
+	return out
+}
+
+// TestEndsOfReservations has the file of an agent become as its commit in each way in which that
+// happens. Only another agent's command is a violation, after which the file stays reserved.
+func TestEndsOfReservations(t *testing.T) {
+	t.Parallel()
+	const gone = "changes in a.txt are not in the working tree any more and were not committed as they were; the hub saw no agent's command run, so a person or a landing did it"
+	const violation = "a.txt, which builder holds, changed while a command of tester ran"
+	run := func(agent hub.AgentID, command string) func(*sharedTree) {
+		return func(w *sharedTree) { w.begin(agent, command)() }
+	}
+	tests := []struct {
+		name     string
+		does     func(w *sharedTree)
+		held     bool
+		why      string // in the journal
+		holder   string // the note for the holder
+		operator string // what the operator reads
+	}{
+		{"another agent's script restores it", run("tester", "sh undo.sh"), true, "tester", violation, violation},
+		{"another agent's make target restores it", run("tester", "make -s undo"), true, "tester", violation, violation},
+		{"another agent's alias restores it", run("tester", "git undo"), true, "tester", violation, violation},
+		{"another agent's script reads the tree again", run("tester", "sh reset.sh"), true, "tester", violation, violation},
+		{"the hub looks while another agent's script runs", func(w *sharedTree) {
+			end := w.begin("tester", "sh undo.sh")
+			w.shell("sh undo.sh")
+			w.server.SweepFiles(w.t)
+			end()
+		}, true, "tester", violation, violation},
+		{"the beginning of the command was not asked about", func(w *sharedTree) {
+			w.shell("sh undo.sh")
+			q := reservation.Question{Tree: w.repo, Kind: reservation.After, Command: "sh undo.sh", Session: "s-tester"}
+			must(rpc.Call(w.t.Context(), w.as(w.keys["tester"]), api.AskFiles, q))(w.t)
+		}, true, "tester", violation, violation},
+
+		{"a person commits it", func(w *sharedTree) { w.commit("mine") }, false, "commit", "", ""},
+		{"another agent's command commits it as it is", run("tester", "sh commit.sh"), false, "commit", "", ""},
+		{"a formatter changes it at the holder's commit", run("builder", "git -c core.hooksPath=hooks commit -q -a -m done"), false, "commit", "", ""},
+		{"a formatter changes it at the holder's commit while another agent's command runs", func(w *sharedTree) {
+			end := w.begin("tester", "true")
+			w.begin("builder", "git -c core.hooksPath=hooks commit -q -a -m done")()
+			end()
+		}, false, "commit", "", ""},
+		{"a formatter changes it at a person's commit", func(w *sharedTree) { w.shell("git -c core.hooksPath=hooks commit -q -a -m done") }, false, "restored", "your " + gone, "builder's " + gone},
+		{"the holder edits it back", func(w *sharedTree) { w.edit("builder", "a.txt", "one\n") }, false, "undone", "", ""},
+		{"the holder edits it back while another agent's command runs", func(w *sharedTree) {
+			end := w.begin("tester", "true")
+			w.edit("builder", "a.txt", "one\n")
+			end()
+		}, false, "undone", "", ""},
+		{"the holder's command throws it away", run("builder", "git checkout -q -- a.txt"), false, "undone", "", ""},
+		{"the holder's script restores it", run("builder", "sh undo.sh"), false, "undone", "", ""},
+		{"a person stashes it", func(w *sharedTree) { w.git("stash", "-q") }, false, "restored", "your " + gone, "builder's " + gone},
+		{"a landing brings the tree forward", func(w *sharedTree) {
+			w.shell("git stash -q && echo landed > a.txt && git commit -q -a -m landed")
+		}, false, "restored", "your " + gone, "builder's " + gone},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if strings.Contains(tt.name, "make") {
+				if _, err := exec.LookPath("make"); err != nil {
+					t.Skip("no make")
+				}
+			}
+			w := newSharedTree(t)
+			w.write("repo/undo.sh", "git checkout-index -f -a\n")
+			w.write("repo/reset.sh", "git read-tree -u --reset HEAD\n")
+			w.write("repo/commit.sh", "git commit -q -a -m all\n")
+			w.write("repo/Makefile", "undo:\n\tgit checkout-index -f -a\n")
+			w.write("repo/hooks/pre-commit", "#!/bin/sh\necho formatted >> a.txt\ngit add a.txt\n")
+			if err := os.Chmod(filepath.Join(w.repo, "hooks/pre-commit"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			w.git("config", "alias.undo", "!git checkout-index -f -a")
+			w.commit("scripts")
+
+			w.edit("builder", "a.txt", "two\n")
+			tt.does(w)
+			w.server.SweepFiles(t)
+			want := ""
+			if tt.held {
+				want = "held a.txt builder"
+			}
+			if got := strings.Join(w.list(), ", "); got != want {
+				t.Errorf("reservations: got %q, want %q", got, want)
+			}
+			if got := strings.Join(w.ends(), ", "); got != "a.txt "+tt.why {
+				t.Errorf("journal: got %q, want %q", got, "a.txt "+tt.why)
+			}
+			if got := strings.Join(w.operatorReads(), ", "); got != tt.operator {
+				t.Errorf("the operator reads %q, want %q", got, tt.operator)
+			}
+			notes := ""
+			for _, n := range w.ask("builder", reservation.Read, "src/b.txt").Notes {
+				notes += n.Text
+			}
+			if notes != tt.holder {
+				t.Errorf("the holder reads %q, want %q", notes, tt.holder)
+			}
+			w.wantClean()
+
+			// The file is refused as long as it is held, and free for another agent afterwards.
+			got := w.ask("tester", reservation.Edit, "a.txt")
+			if isDenied := got.Decision == reservation.Deny; isDenied != tt.held {
+				t.Errorf("another agent: got %+v", got)
+			}
+		})
+	}
+}
