@@ -11,16 +11,27 @@ type ContinuationReason string
 
 // The reasons.
 const (
-	ContinueQuota   ContinuationReason = "quota"   // its account has nothing left to spend, or is limited for long
-	ContinueContext ContinuationReason = "context" // its context is full
-	ContinueLogin   ContinuationReason = "login"   // its login is not valid any more
-	ContinueCrash   ContinuationReason = "crash"   // its program ends, hangs or makes no progress
-	ContinueBudget  ContinuationReason = "budget"  // a budget of this hub is spent
-	ContinueClosed  ContinuationReason = "closed"  // a person closed its window
+	ContinueQuota    ContinuationReason = "quota"    // its account has nothing left to spend, or is limited for long
+	ContinueRate     ContinuationReason = "rate"     // its vendor refuses further calls for some time
+	ContinueContext  ContinuationReason = "context"  // its context is full
+	ContinueLogin    ContinuationReason = "login"    // its login is not valid any more
+	ContinueOverload ContinuationReason = "overload" // its vendor has too much to do
+	ContinueCrash    ContinuationReason = "crash"    // its program ended
+	ContinueHang     ContinuationReason = "hang"     // it makes no progress
+	ContinueError    ContinuationReason = "error"    // its turns fail for another reason
+	ContinueBudget   ContinuationReason = "budget"   // a budget of this hub is spent
+	ContinueClosed   ContinuationReason = "closed"   // a person closed its window
 )
 
 // ContinuationReasons lists the reasons.
-var ContinuationReasons = []ContinuationReason{ContinueQuota, ContinueContext, ContinueLogin, ContinueCrash, ContinueBudget, ContinueClosed}
+var ContinuationReasons = []ContinuationReason{
+	ContinueQuota, ContinueRate, ContinueContext, ContinueLogin, ContinueOverload, ContinueCrash, ContinueHang, ContinueError, ContinueBudget, ContinueClosed,
+}
+
+// Passes reports whether the reason passes by itself, after a time that may be known.
+func (r ContinuationReason) Passes() bool {
+	return r == ContinueQuota || r == ContinueRate || r == ContinueOverload
+}
 
 // Known reports whether r is one of ContinuationReasons.
 func (r ContinuationReason) Known() bool { return slices.Contains(ContinuationReasons, r) }
@@ -30,16 +41,24 @@ func (r ContinuationReason) Text() string {
 	switch r {
 	case ContinueQuota:
 		return "is out of quota"
+	case ContinueRate:
+		return "is refused by a rate limit"
 	case ContinueContext:
 		return "has a full context"
 	case ContinueLogin:
 		return "lost its login"
+	case ContinueOverload:
+		return "is refused by an overloaded vendor"
+	case ContinueHang:
+		return "made no progress"
+	case ContinueError:
+		return "failed with an error"
 	case ContinueBudget:
 		return "spent its budget"
 	case ContinueClosed:
 		return "was closed"
 	}
-	return "crashed or made no progress"
+	return "crashed"
 }
 
 // A ContinuationState says how far a continuation is.

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/hubgit"
 	"github.com/parley-agents/parley/internal/keeper"
+	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/continuation"
 	"github.com/parley-agents/parley/internal/service/reservation"
@@ -163,7 +165,25 @@ func (a onwardAgents) Kept(ctx context.Context, agent hub.AgentID) (continuation
 	for _, one := range d.Or {
 		out.Or = append(out.Or, one.Name)
 	}
+	if err != nil {
+		return out, ok, err
+	}
+	out.LogIn, err = a.logIn(ctx, agent, d.CLI)
 	return out, ok, err
+}
+
+// logIn returns the line with which a person gives an agent a login again: that of the CLI with which
+// it is kept or was seen last in a terminal.
+func (a onwardAgents) logIn(ctx context.Context, agent hub.AgentID, kept string) (string, error) {
+	if kept != "" {
+		return cli.LogIn(kept), nil
+	}
+	sessions, err := hub.Read(ctx, a.s.store, func(rd hub.Reader) ([]wake.Session, error) { return a.s.wakes.List(rd, agent) })
+	if err != nil || len(sessions) == 0 {
+		return "", err
+	}
+	last := slices.MaxFunc(sessions, func(a, b wake.Session) int { return a.Since.Compare(b.Since.Time) })
+	return cli.LogIn(last.CLI), nil
 }
 
 // StandInName implements continuation.Agents.

@@ -126,7 +126,7 @@ func TestContinuation(t *testing.T) {
 		name   string
 		reason hub.ContinuationReason
 	}{
-		{"quota", hub.ContinueQuota}, {"login", hub.ContinueLogin}, {"context", hub.ContinueContext}, {"crash", hub.ContinueCrash}, {"hang", hub.ContinueCrash}, {"budget", hub.ContinueBudget},
+		{"quota", hub.ContinueQuota}, {"login", hub.ContinueLogin}, {"context", hub.ContinueContext}, {"crash", hub.ContinueCrash}, {"hang", hub.ContinueHang}, {"budget", hub.ContinueBudget},
 	} {
 		t.Run(cause.name+": a successor continues the task in the same folder, and no line is lost", func(t *testing.T) {
 			t.Parallel()

@@ -157,7 +157,7 @@ func testKeptContinues(t *testing.T, cli, known, cause string) {
 	if owners := d.owners("T-1"); !slices.Equal(owners, []string{"builder-" + cli}) {
 		t.Errorf("the owners of the task: got %v", owners)
 	}
-	if reason := reasonOf(cause); c.Reason != reason && c.Reason != hub.ContinueCrash { // some try again without a word
+	if reason := reasonOf(cause); c.Reason != reason && c.Reason != hub.ContinueHang { // some try again without a word
 		t.Errorf("the reason is %s, want %s", c.Reason, reason)
 	}
 	if c.Of != "builder" || string(c.To) != "builder-"+cli || c.Rescue == nil {
@@ -184,14 +184,20 @@ func (h *house) owners(task string) (out []string) {
 // reasonOf returns the reason of a continuation after a cause.
 func reasonOf(cause string) hub.ContinuationReason {
 	switch cause {
-	case "quota", "rate":
+	case "quota":
 		return hub.ContinueQuota
+	case "rate":
+		return hub.ContinueRate
 	case "login":
 		return hub.ContinueLogin
 	case "context":
 		return hub.ContinueContext
 	case "budget":
 		return hub.ContinueBudget
+	case "overload":
+		return hub.ContinueOverload
+	case "cut": // an answer that breaks off is an error of the turn
+		return hub.ContinueError
 	}
 	return hub.ContinueCrash
 }

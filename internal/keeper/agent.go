@@ -315,7 +315,7 @@ func (a *agent) work(ctx context.Context, t turn) {
 					r.Turn = nil
 					r.Cannot = a.record.Cannot
 				},
-					fmt.Sprintf("the turn of %s was interrupted %d times: %s", a.name, maxTries, result.problem))
+					fmt.Sprintf("%s %s; its turn was interrupted %d times: %s", a.name, e.Reason.Text(), maxTries, result.problem))
 			}
 			a.reportTurn(ctx, wake.Report{Event: wake.EventTurnEnd, NoQuota: quota.Spent(result.problem)})
 			a.endTurn(result)

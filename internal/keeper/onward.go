@@ -73,14 +73,25 @@ func (a *agent) classOf(r result) quota.Ending {
 // endedBy returns why the agent cannot go on after a failed turn.
 func (a *agent) endedBy(r result) Ended {
 	ending := a.classOf(r)
-	e := Ended{Agent: a.name, Reason: hub.ContinueCrash, Said: a.said()}
+	e := Ended{Agent: a.name, Reason: hub.ContinueError, Said: a.said()}
 	switch ending.Class {
-	case quota.OutOfQuota, quota.Rate:
+	case quota.OutOfQuota:
 		e.Reason = hub.ContinueQuota
+	case quota.Rate:
+		e.Reason = hub.ContinueRate
 	case quota.Login:
 		e.Reason = hub.ContinueLogin
 	case quota.FullInput:
 		e.Reason = hub.ContinueContext
+	case quota.Overload:
+		e.Reason = hub.ContinueOverload
+	default:
+		switch {
+		case r.hung:
+			e.Reason = hub.ContinueHang
+		case r.crashed:
+			e.Reason = hub.ContinueCrash
+		}
 	}
 	if !ending.Until.IsZero() {
 		e.Until = hub.At(ending.Until)
@@ -97,6 +108,9 @@ func (a *agent) dropTurn(ctx context.Context, t turn, given bool, r result) {
 	text := fmt.Sprintf("%s %s", a.name, e.Reason.Text())
 	if !e.Until.IsZero() {
 		text += " until " + e.Until.String() + "; it is not started before"
+	}
+	if line := cli.LogIn(a.record.CLI); e.Reason == hub.ContinueLogin && line != "" {
+		text += "; log in with: " + line
 	}
 	a.record.Turn = nil
 	a.saveAndTell(ctx, func(r *record) {

@@ -52,6 +52,7 @@ type result struct {
 
 	stopped   bool // a person or a budget ended it
 	hung      bool // it gave no sign of life
+	crashed   bool // its program ended
 	cancelled bool // by the window that prompted
 }
 
@@ -111,7 +112,8 @@ func (tr *trial) sign(ctx context.Context) {
 // update passes an update of the agent to its log and its windows.
 func (tr *trial) update(ctx context.Context, u *acp.Update) {
 	tr.sign(ctx)
-	if u.Kind() == acp.KindAgentMessage {
+	isText := u.Kind() == acp.KindAgentMessage && strings.TrimSpace(u.Text()) != ""
+	if isText {
 		tr.last = u.Text()
 	}
 	tr.agent.log.update(u)
@@ -200,12 +202,15 @@ func (tr *trial) outcome(cause error, got run.Result, err error) result {
 	case errors.Is(cause, errHang), errors.Is(cause, errMemory):
 		out.problem = cause.Error()
 		out.hung = errors.Is(cause, errHang)
+		out.crashed = errors.Is(cause, errMemory)
 
 	case err != nil:
 		out.problem = err.Error()
 
 	case got.State != hub.RunDone:
 		out.problem = cmp.Or(got.Problem, got.Reason, string(got.State))
+		var exit *jsonrpc.ExitError
+		out.crashed = errors.As(got.Err, &exit)
 
 	case quota.LastWords(a.record.CLI, tr.last) != "":
 		out.problem = quota.LastWords(a.record.CLI, tr.last)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/quota"
 	"github.com/parley-agents/parley/internal/reach/cli"
@@ -47,6 +48,15 @@ func (w *Waiter) tellBroken(ctx context.Context, news cli.Turn, ending quota.End
 		return
 	}
 	reason, until := cannot(ending)
+	switch ending.Class { // it tried again until it gave up
+	case quota.Rate:
+		reason = hub.ContinueRate
+	case quota.Overload:
+		reason = hub.ContinueOverload
+	}
+	if !ending.Until.IsZero() {
+		until = hub.At(ending.Until)
+	}
 	report := wake.Report{
 		Key: w.key, Stamp: process.Stamp(w.key.Process), Event: wake.EventTurnEnd, Quiet: true, NoQuota: news == cli.TurnSpent,
 		Reason: reason, Until: until,

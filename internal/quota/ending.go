@@ -67,7 +67,7 @@ var signs = map[string][]sign{
 	"": {
 		signOf(FullInput, `context_length_exceeded|prompt is too long|maximum context length|input token count .{0,60}exceeds|context window (?:is )?(?:exceeded|full)|exceeds? .{0,30}context window`),
 		signOf(OutOfQuota, `usage[_ ]?limit|insufficient_quota|quota[_ ]exceeded|exceeded your current quota|billing_error|credit balance|payment required`),
-		signOf(Login, `invalid[_ ]api[_ ]key|incorrect api key|invalid x-api-key|authentication_error|authentication_failed|unauthenticated|not logged in|login (?:has )?expired|\bunauthorized\b|(?:http|status|code)\W{0,12}401\b|\b401\W{1,3}(?:invalid|incorrect|authentication)`),
+		signOf(Login, `authentication required|requires authentication|invalid[_ ]api[_ ]key|incorrect api key|invalid x-api-key|authentication_error|authentication_failed|unauthenticated|not logged in|login (?:has )?expired|\bunauthorized\b|(?:http|status|code)\W{0,12}401\b|\b401\W{1,3}(?:invalid|incorrect|authentication)`),
 		signOf(Overload, `overloaded|server_overloaded|\b529\b|\b503\b|service unavailable|\bunavailable\b`),
 		signOf(Rate, `rate_limit_error|rate_limit_exceeded|rate limit|too many requests|\b429\b`),
 		signOf(OutOfQuota, `resource_exhausted`),
@@ -91,6 +91,7 @@ func Classify(cli, text string, now time.Time) Ending {
 // lastWords match the message with which a CLI ends a turn, as if all were well, after its model
 // gave no answer.
 var lastWords = map[string]pattern.Pattern{
+	"codex":   pattern.New(`(?s)^\s*exceeded retry limit, last status: [45]\d\d .*`),
 	"copilot": pattern.New(`(?s)^Error: (?:Failed to get response from the AI model;|Authentication failed with provider|[45]\d\d ).*`),
 }
 

@@ -24,6 +24,8 @@ func TestClassify(t *testing.T) {
 		{"codex", "Selected model is at capacity", quota.Overload, 0},
 		{"codex", `{"http_connection_failed":{"http_status_code":401}}`, quota.Login, 0},
 		{"codex", `{"response_too_many_failed_attempts":{"http_status_code":429}}`, quota.Rate, 0},
+		{"codex", "fleet: acp: session/prompt: Authentication required: the agent requires authentication", quota.Login, 0},
+		{"claude", "fleet: acp: session/prompt: Authentication required: the agent requires authentication", quota.Login, 0},
 		{"gemini", `{"code":429,"message":"You have exhausted your daily quota on this model.","retryDelay":"3600s"}`, quota.OutOfQuota, time.Hour},
 		{"gemini", `{"status":"RESOURCE_EXHAUSTED"}`, quota.Rate, 0},
 		{"qwen", "401 incorrect api key", quota.Login, 0},
@@ -57,6 +59,8 @@ func TestLastWords(t *testing.T) {
 	const (
 		retried = "Error: Failed to get response from the AI model; retried 5 times (total retry wait time: 17.57 seconds) Last error: 503 The server is overloaded."
 		full    = "Error: 400 This model's maximum context length is 128000 tokens."
+		limited = "exceeded retry limit, last status: 429 Too Many Requests, request id: req_26c5ed6400b7"
+		refused = "exceeded retry limit, last status: 401 Unauthorized, request id: req_1"
 		login   = "Error: Authentication failed with provider at http://127.0.0.1:41009/v1 (HTTP 401).\n  Check your key."
 	)
 	for _, tt := range []struct {
@@ -66,6 +70,10 @@ func TestLastWords(t *testing.T) {
 		{"copilot", retried, retried, quota.Overload},
 		{"copilot", full, full, quota.FullInput},
 		{"copilot-cli", login, login, quota.Login},
+		{"codex", limited, limited, quota.Rate},
+		{"codex-acp", refused, refused, quota.Login},
+		{"codex", "The log has this line: " + limited, "", quota.None},
+		{"copilot", limited, "", quota.None},
 		{"copilot", "The log has this line: " + full, "", quota.None},
 		{"copilot", "Error: the test fails in line 400.", "", quota.None},
 		{"copilot", "Info: Request failed due to a transient API error. Retrying...", "", quota.None},

@@ -46,6 +46,7 @@ var claude = CLI{
 	},
 
 	launching: launching{
+		login:  "claude auth login",
 		resume: []string{"--resume"}, Mechanism: "monitor", ProcessVariable: "CLAUDE_PID",
 		hooks: []Hook{
 			{"SessionStart", Start}, {"UserPromptSubmit", Prompt}, {"PreToolUse", Before}, {"PostToolUse", Tool}, {"PostToolUseFailure", After}, {"Stop", TurnEnd}, {"StopFailure", Failed}, {"Notification", Waiting}, {"PreCompact", Compact}, {"SessionEnd", End},

@@ -101,6 +101,7 @@ type launching struct {
 	Parting   string `json:"-"`
 	Forgotten string `json:"-"`
 
+	login  string // the line with which a person gives it a login, if it has one
 	hooks  []Hook
 	plan   func(CLI, *planner)
 	resume []string                                                       // arguments that take a conversation up again; its id follows them
@@ -129,6 +130,18 @@ func Connectable() []CLI {
 // Lookup returns the CLI of that name. It reports CodeNotFound when there is none,
 // with the name that was probably meant as a hint.
 func Lookup(name string) (CLI, error) { return lookup(name, clis) }
+
+// LogIn returns the line with which a person gives a CLI a login again; "" if it is not known.
+func LogIn(name string) string {
+	c, err := Lookup(name)
+	switch {
+	case err != nil:
+		return ""
+	case c.login != "":
+		return c.login
+	}
+	return c.Binaries[0] + ", which asks for it"
+}
 
 // LookupConnectable returns the CLI of that name, as Lookup does, among those that can be
 // connected.

@@ -50,6 +50,7 @@ var codex = CLI{
 	},
 
 	launching: launching{
+		login:  "codex login",
 		resume: []string{"resume"}, Mechanism: "queue", Detached: true, Leaves: true, Variables: []string{"CODEX_HOME"},
 		Parting:   "ignore Codex commands that name a server: the server ended with this window",
 		Forgotten: "Codex keeps your trust in Parley's hooks in its config.toml, under hooks.state; it has no effect without launch",

@@ -211,3 +211,21 @@ func TestSenders(t *testing.T) {
 		}
 	})
 }
+
+// The operator reads which line logs an agent in.
+func TestLogIn(t *testing.T) {
+	for _, cause := range hub.ContinuationReasons {
+		w := newWorld(t)
+		w.give("planner", "builder")
+		w.crew.kept["builder"] = continuation.Kept{Folder: "/src/app", LogIn: "codex login"}
+		_, err := w.Stop(w.ctx, continuation.Cause{Agent: "builder", Reason: cause})
+		w.must(err)
+		text := strings.Join(w.hears(hub.Operator), "\n")
+		if got, want := strings.Contains(text, "(log in with: codex login)"), cause == hub.ContinueLogin; got != want {
+			t.Errorf("%s: the operator hears %s", cause, text)
+		}
+		if got, want := strings.Contains(text, "crashed"), cause == hub.ContinueCrash; got != want {
+			t.Errorf("%s: the operator hears %s", cause, text)
+		}
+	}
+}

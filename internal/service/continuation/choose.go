@@ -81,7 +81,7 @@ func (s *Service) handOn(ctx context.Context, c hub.Continuation, kept Kept, t t
 	case s.asksNow(c, successors):
 		return s.offer(ctx, c, successors)
 	case len(successors) > 0 && s.isShort(c):
-		return s.wait(ctx, c, t, fmt.Sprintf("the quota of %s is full again at %s", c.Of, c.Until), nil)
+		return s.wait(ctx, c, t, fmt.Sprintf("%s can go on at %s", c.Of, c.Until), nil)
 	}
 	return c, nil
 }
@@ -91,10 +91,10 @@ func (s *Service) asksNow(c hub.Continuation, successors []string) bool {
 	return len(successors) > 0 && c.Reason != hub.ContinueClosed && !s.isShort(c)
 }
 
-// isShort reports whether an agent without quota can go on within the time of patience: then its
-// task waits for it.
+// isShort reports whether a limited agent can go on within the time of patience: then its task waits
+// for it.
 func (s *Service) isShort(c hub.Continuation) bool {
-	return c.Reason == hub.ContinueQuota && !c.Until.IsZero() && c.Until.Sub(c.At.Time) <= s.o.Patience
+	return c.Reason.Passes() && !c.Until.IsZero() && c.Until.Sub(c.At.Time) <= s.o.Patience
 }
 
 // successorsOf returns the successors of a task: those that its agent names, and then those of its
@@ -220,7 +220,7 @@ func (s *Service) lastRefusal(ctx context.Context, c hub.Continuation, t task) e
 		if stored, err = x.put(stored); err != nil {
 			return err
 		}
-		return x.tellStop(stored, t.handoff)
+		return x.tellStop(stored, t)
 	})
 }
 
@@ -277,6 +277,11 @@ func (s *Service) offer(ctx context.Context, c hub.Continuation, successors []st
 	if err != nil {
 		return c, fmt.Errorf("continuation: %w", err)
 	}
+	kept, _, err := s.agents.Kept(ctx, c.Of)
+	if err != nil {
+		return c, err
+	}
+	t.logIn = kept.LogIn
 	if why, err := s.holds(ctx, c, t); why != "" || err != nil {
 		return s.wait(ctx, c, t, why, err)
 	}
@@ -338,7 +343,7 @@ func (s *Service) wait(ctx context.Context, c hub.Continuation, t task, why stri
 		if c, err = x.put(stored); err != nil || !isFirst {
 			return err
 		}
-		return x.tellStop(c, t.handoff)
+		return x.tellStop(c, t)
 	})
 	return c, err
 }
@@ -486,7 +491,7 @@ func (x *change) offer(id hub.ContinuationID, t task, next hub.Handoff) (hub.Con
 		return c, err
 	}
 	if !x.actor.IsOperator() { // who asked for it by this call
-		if err := x.warn(c, offerText(c, names[c.Next])); err != nil {
+		if err := x.warn(c, offerText(c, t.logIn, names[c.Next])); err != nil {
 			return c, err
 		}
 	}
@@ -529,8 +534,8 @@ func (s *Service) resume(ctx context.Context, c hub.Continuation, t task, automa
 	return c, err
 }
 
-// recovered refuses an agent that would stop again for the same reason: without a quota, until it is
-// full, or for the time of patience if nobody knows when; without a login, until a person continues
+// recovered refuses an agent that would stop again for the same reason: one that is limited, until the
+// time that is known, else for the time of patience; without a login, until a person continues
 // the task. An agent that rests begins again by itself.
 func (s *Service) recovered(ctx context.Context, c hub.Continuation, now hub.Time) error {
 	kept, _, err := s.agents.Kept(ctx, c.Of)
@@ -541,7 +546,7 @@ func (s *Service) recovered(ctx context.Context, c hub.Continuation, now hub.Tim
 	if !c.Until.IsZero() {
 		back = c.Until
 	}
-	isLimited := c.Reason == hub.ContinueQuota && now.Before(back.Time)
+	isLimited := c.Reason.Passes() && now.Before(back.Time)
 	if kept.Rests || isLimited || c.Reason == hub.ContinueLogin {
 		return hub.Errorf(hub.CodeConflict, "continuation.offer", "it still %s", c.Reason.Text())
 	}

@@ -76,6 +76,7 @@ type Kept struct {
 
 	// Reason is why it rests.
 	Reason hub.ContinuationReason
+	LogIn  string   // the line with which a person gives it a login again, if it is known; also of an agent in a terminal
 }
 
 // A Program is a CLI that the hub can run in a folder.
@@ -236,6 +237,7 @@ func (s *Service) Stop(ctx context.Context, c Cause) ([]hub.Continuation, error)
 		if t.open != nil && t.open.State == hub.ContinuationOffered {
 			continue
 		}
+		t.logIn = kept.LogIn
 		made, err := s.make(ctx, t, c, kept, false)
 		if err == nil {
 			made, err = s.handOn(ctx, made, kept, t)
@@ -317,6 +319,7 @@ type task struct {
 	asked   []string          // its questions that nobody answered
 	said    string            // its last report on the hub
 	team    []string          // successors that its team names
+	logIn   string            // see Kept
 }
 
 // ownedTasks returns the tasks that an agent owns.
@@ -402,7 +405,7 @@ func (s *Service) make(ctx context.Context, t task, cause Cause, kept Kept, byPe
 		if isKnown || isAsking || byPerson {
 			return nil
 		}
-		return x.tellStop(stored, h)
+		return x.tellStop(stored, t)
 	})
 	if err != nil && saved != nil {
 		s.dropRef(ctx, *saved)
@@ -561,16 +564,16 @@ func (x *change) put(c hub.Continuation) (hub.Continuation, error) {
 }
 
 // tellStop tells the operator and the agents that asked for a task that it waits for a person.
-func (x *change) tellStop(c hub.Continuation, h hub.Handoff) error {
+func (x *change) tellStop(c hub.Continuation, t task) error {
 	name, err := nameOf(x.tx, c.Handoff)
 	if err != nil {
 		return err
 	}
-	text := stopText(c, cmp.Or(name, c.Task))
+	text := stopText(c, t.logIn, cmp.Or(name, c.Task))
 	if err := x.warn(c, text); err != nil {
 		return err
 	}
-	return x.tellAskers(c, h, text)
+	return x.tellAskers(c, t.handoff, text)
 }
 
 // warn tells the operator about an agent that cannot go on.

@@ -293,8 +293,8 @@ const (
 
 // stopText says that an agent cannot go on, and how a person continues its task. name is that of the
 // handoff or task.
-func stopText(c hub.Continuation, name string) string {
-	text := stoppedText(c)
+func stopText(c hub.Continuation, logIn, name string) string {
+	text := stoppedText(c, logIn)
 	if why, _ := strings.CutPrefix(c.Why, waitingWhy); why != "" {
 		text += "; " + strings.TrimPrefix(why, "; ")
 	}
@@ -303,15 +303,19 @@ func stopText(c hub.Continuation, name string) string {
 
 // offerText says that an agent cannot go on, and which agent was asked to continue its task. next is
 // the handoff by which it was asked.
-func offerText(c hub.Continuation, next string) string {
-	return fmt.Sprintf("%s; %s is asked to continue it (%s)", stoppedText(c), c.To, next)
+func offerText(c hub.Continuation, logIn, next string) string {
+	return fmt.Sprintf("%s; %s is asked to continue it (%s)", stoppedText(c, logIn), c.To, next)
 }
 
-// stoppedText says that an agent cannot go on, and what is kept of its task.
-func stoppedText(c hub.Continuation) string {
+// stoppedText says that an agent cannot go on, and what is kept of its task. logIn is the line with
+// which a person gives it a login again, "" if it is not known.
+func stoppedText(c hub.Continuation, logIn string) string {
 	text := fmt.Sprintf("%s %s", c.Of, c.Reason.Text())
 	if !c.Until.IsZero() {
 		text += " until " + c.Until.String()
+	}
+	if c.Reason == hub.ContinueLogin && logIn != "" {
+		text += " (log in with: " + logIn + ")"
 	}
 	text += fmt.Sprintf("; its task %q (%s) is not done", cut(c.Title, 200), c.ID)
 	if c.Rescue != nil {
