@@ -76,7 +76,7 @@ type Kept struct {
 
 	// Reason is why it rests.
 	Reason hub.ContinuationReason
-	LogIn  string   // the line with which a person gives it a login again, if it is known; also of an agent in a terminal
+	LogIn  string // the line with which a person gives it a login again, if it is known; also of an agent in a terminal
 }
 
 // A Program is a CLI that the hub can run in a folder.
