@@ -165,13 +165,14 @@ func (c *comparison) extensions(oldAt, newAt, part string) {
 // otherComponents are the groups of components beside schemas that a consumer may refer to.
 var otherComponents = []string{"callbacks", "headers", "links", "parameters", "pathItems", "requestBodies", "responses", "securitySchemes"}
 
-// components compares the schemas that no operation uses. Other components without a use say
-// nothing to anybody, unless the document has no operations: then they are what it describes.
+// components compares the components that no operation uses. They say nothing, unless the
+// document has no operations: then they are what it describes.
 func (c *comparison) components() {
 	reached := c.old.reached([]string{"/paths", "/webhooks"}, nil)
-	c.namedSchemas(Both, "/components/schemas", reached)
+	hasOperations := len(c.old.operations()) > 0 || len(c.old.operationsIn("/webhooks")) > 0
+	c.namedSchemas(Both, "/components/schemas", reached, !hasOperations)
 	c.extensions("/components", "/components", everything)
-	if len(c.old.operations()) > 0 || len(c.old.operationsIn("/webhooks")) > 0 {
+	if hasOperations {
 		return
 	}
 	for _, group := range otherComponents {
@@ -683,7 +684,7 @@ func (x *exchange) statusAdded(status, covering string) {
 // trial returns a comparison of the same documents whose findings are its own. It searches for
 // no examples.
 func (c *comparison) trial() *comparison {
-	return &comparison{old: c.old, new: c.new, sides: c.sides, index: map[string]int{}, generate: c.generate, inUse: c.inUse, steps: c.steps}
+	return &comparison{old: c.old, new: c.new, sides: c.sides, index: map[string]int{}, generate: c.generate, inUse: c.inUse, meter: c.meter, steps: c.steps}
 }
 
 // statusRemoved adds the finding about a status that is gone. Without a success that a

@@ -17,12 +17,15 @@ type Options struct {
 
 	// Consumers get a verdict each.
 	Consumers []Consumer
+
+	// Stop ends the comparison when it is closed; nil never is. The verdict is unknown then.
+	Stop <-chan struct{}
 }
 
 // Compare returns whether a new version may replace an old one. It is a pure function: the
 // same documents and options give the same verdict, with the same examples, everywhere.
 func Compare(old, new Document, options Options) Verdict {
-	c := newComparison(old.source(), new.source())
+	c := newComparison(old.source(), new.source(), options.Stop)
 	switch {
 	case equal(c.old.tree.value, c.new.tree.value) && c.old.format == c.new.format:
 		// nothing changed
@@ -37,7 +40,7 @@ func Compare(old, new Document, options Options) Verdict {
 		}
 	}
 
-	v := Verdict{Verdict: Compatible, RulesVersion: RulesVersion, Findings: c.finish(), Consumers: []ConsumerVerdict{}, old: Document{c.old}, new: Document{c.new}}
+	v := Verdict{Verdict: Compatible, RulesVersion: RulesVersion, Findings: c.finish(), Consumers: []ConsumerVerdict{}, Steps: c.meter.spent, old: Document{c.old}, new: Document{c.new}}
 	for _, f := range v.Findings {
 		v.Verdict = worse(v.Verdict, f.Verdict)
 	}
@@ -76,9 +79,11 @@ type comparison struct {
 	findings []Finding
 	index    map[string]int // of findings, by rule, pointer and direction
 	generate *generator
-	searches int             // for examples that are left
-	tries    map[string]int  // searches by the key of the finding
-	steps    *int            // of all proofs that are left
+	searches int            // for examples that are left
+	tries    map[string]int // searches by the key of the finding
+	meter    *meter
+	steps    *int            // of all proofs that are left; shared with trials
+	examples int             // steps of all examples that are left
 	inUse    map[string]bool // places that operations of the new version lead to; nil until it is needed
 }
 
@@ -91,15 +96,16 @@ const (
 
 // newComparison returns an empty comparison. Each direction has sides of its own, because a
 // property that only responses have is not demanded of requests.
-func newComparison(old, new *source) *comparison {
-	steps := maxTotalSteps
+func newComparison(old, new *source, stop <-chan struct{}) *comparison {
+	m := &meter{stop: stop}
+	steps := MaxSteps
 	c := &comparison{
-		old: old, new: new, index: map[string]int{}, searches: maxSearches, tries: map[string]int{}, steps: &steps,
-		generate: newGenerator(old.tree.value, new.tree.value),
+		old: old, new: new, index: map[string]int{}, searches: maxSearches, tries: map[string]int{}, meter: m, steps: &steps, examples: MaxExampleSteps,
+		generate: newGenerator(old.tree.value, new.tree.value, m),
 	}
 	c.sides = map[Direction][2]*side{
-		Request:  newLane(newSide("old", old, old.requests), newSide("new", new, new.requests)),
-		Response: newLane(newSide("old", old, old.responses), newSide("new", new, new.responses)),
+		Request:  newLane(newSide("old", old, old.requests, m), newSide("new", new, new.requests, m)),
+		Response: newLane(newSide("old", old, old.responses, m), newSide("new", new, new.responses, m)),
 	}
 	return c
 }
@@ -144,22 +150,30 @@ func (c *comparison) models(d Direction, pointer string) {
 	c.schemas(d, pointer, pointer, "document", contexts, "")
 }
 
-// definitions compares the named schemas of a JSON Schema that its root does not lead to.
+// definitions compares the named schemas of a JSON Schema that its root does not lead to. If the
+// root says nothing itself, they are what the document describes.
 func (c *comparison) definitions(d Direction) {
-	reached := c.old.reached([]string{""}, []string{"$defs", "definitions"})
-	for _, group := range []string{"$defs", "definitions"} {
-		c.namedSchemas(d, "/"+group, reached)
+	groups := []string{"$defs", "definitions"}
+	reached := c.old.reached([]string{""}, groups)
+	root, _ := c.old.base.(map[string]any)
+	isLibrary := isTrue(conjunction{{raw: without(without(root, groups[0]), groups[1])}})
+	for _, group := range groups {
+		c.namedSchemas(d, "/"+group, reached, isLibrary)
 	}
 }
 
-// namedSchemas compares the schemas below a pointer that nothing else leads to.
-func (c *comparison) namedSchemas(d Direction, group string, reached map[string]bool) {
-	raw, _ := lookup(c.old.base, group)
-	olds, _ := raw.(map[string]any)
+// namedSchemas compares the schemas below a pointer that nothing else leads to. If they are not
+// what the document describes, they matter to the consumers alone that declared them.
+func (c *comparison) namedSchemas(d Direction, group string, reached map[string]bool, matter bool) {
+	olds := c.old.members(group)
+	news := c.new.members(group)
 	for _, name := range slices.Sorted(maps.Keys(olds)) {
 		at := join(group, name)
 		switch _, ok := lookup(c.new.base, at); {
 		case reached[at]:
+		case !matter && (!ok || c.old.closureOf(olds[name]) != c.new.closureOf(news[name])):
+			c.add(Finding{Rule: "BOTH-unused-schema-changed", Pointer: at, Direction: Both, Text: "the schema " + name + " changed, and nothing in the document refers to it", Parts: []string{at, name}})
+		case !matter:
 		case !ok:
 			c.add(Finding{Rule: "BOTH-schema-removed", Pointer: at, Direction: Both, Text: "the schema " + name + " is gone", Parts: []string{at, name}})
 		default:
@@ -234,10 +248,11 @@ func (c *comparison) schemas(d Direction, oldAt, newAt, where string, contexts [
 	if sameSchemas(sub, sup) {
 		return
 	}
-	p := newComparer(d, c.steps)
-	p.contain(sub, sup, position{contexts: contexts})
-	if p.gaveUp && !p.failed(0) {
-		p.add(gap{kind: kindBound, verdict: Unknown, sub: sub, sup: sup, at: position{contexts: contexts}, text: "the schemas are too large to compare within the bound"})
+	p := newComparer(d, c.meter)
+	isDone := c.meter.within(c.steps, func() { p.contain(sub, sup, position{contexts: contexts}) })
+	if !isDone { // gaps that were found on the way might have been taken back
+		p = newComparer(d, c.meter)
+		p.add(gap{kind: kindBound, verdict: Unknown, sub: sub, sup: sup, at: position{contexts: contexts}, text: boundText()})
 	}
 
 	// A proof without a gap is a finding of its own, for people.
@@ -310,7 +325,7 @@ func (c *comparison) gap(d Direction, g *gap, sub, sup conjunction, where, opera
 		if c.searches > 0 && c.tries[f.key()] < maxTries {
 			c.searches--
 			c.tries[f.key()]++
-			c.show(&f, g, sub, sup, where)
+			c.meter.within(&c.examples, func() { c.show(&f, g, sub, sup, where) })
 		}
 		if f.Example != nil {
 			c.tries[f.key()] = maxTries

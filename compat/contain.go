@@ -40,8 +40,9 @@ const (
 	kindReadWrite    kind = "read-write"
 	kindDiscriminate kind = "discriminator"
 	kindContent      kind = "content"
-	kindKeyword      kind = "keyword" // a keyword without a rule
-	kindBound        kind = "bound"   // the comparison was given up
+	kindKeyword      kind = "keyword"    // a keyword without a rule
+	kindBound        kind = "bound"      // the comparison was given up
+	kindImpossible   kind = "impossible" // no value satisfies a part of the new version
 )
 
 // A position is the place that a comparison has come to.
@@ -94,7 +95,7 @@ func (p position) extend(pointer, field string) position {
 	next.unwatch = false
 	next.used = nil
 	next.outer = nil
-	next.contexts = make([]string, 0, len(p.contexts))
+	next.contexts = make([]string, 0, len(p.contexts)+2)
 	for _, c := range p.contexts {
 		switch {
 		case c == everything:
@@ -187,29 +188,22 @@ type comparer struct {
 	gaps      []*gap
 	pairs     map[string]*pair
 	outer     *comparer // of a probe: what it knows counts here
-	steps     *int      // left; shared with probes
-	total     *int      // left for all comparers of a comparison
+	meter     *meter
 	isProbe   bool
-	gaveUp    bool
 }
 
-// maxSteps is the number of pairs that one comparer looks at, probes included, and
-// maxTotalSteps that of all comparers of a comparison.
-const (
-	maxSteps      = 20_000
-	maxTotalSteps = 100_000
-)
-
-// newComparer returns a comparer that knows nothing yet. total is what all comparers may do.
-func newComparer(d Direction, total *int) *comparer {
-	steps := maxSteps
-	return &comparer{direction: d, pairs: map[string]*pair{}, steps: &steps, total: total}
+// newComparer returns a comparer that knows nothing yet.
+func newComparer(d Direction, m *meter) *comparer {
+	return &comparer{direction: d, pairs: map[string]*pair{}, meter: m}
 }
+
+// pairSteps are the steps of a pair of conjunctions besides those of its keywords.
+const pairSteps = 10
 
 // keep notes the pairs of a comparer that found no gap at all. If one of them had a gap that
 // was taken back, the others may rest on it.
 func (l *lane) keep(c *comparer) {
-	if len(c.gaps) > 0 || c.gaveUp {
+	if len(c.gaps) > 0 {
 		return
 	}
 	for _, known := range c.pairs {
@@ -224,11 +218,8 @@ func (l *lane) keep(c *comparer) {
 
 // probe reports whether f finds no gap. What it learns is kept only in that case.
 func (c *comparer) probe(f func(*comparer)) bool {
-	p := &comparer{direction: c.direction, pairs: map[string]*pair{}, outer: c, steps: c.steps, total: c.total, isProbe: true}
+	p := &comparer{direction: c.direction, pairs: map[string]*pair{}, outer: c, meter: c.meter, isProbe: true}
 	f(p)
-	if p.gaveUp {
-		c.gaveUp = true
-	}
 	if p.failed(0) {
 		return false
 	}
@@ -263,19 +254,18 @@ func (c *comparer) add(g gap) {
 // contain looks for values that sub takes and sup refuses. It is sound: if it records no gap,
 // there are none, apart from values of properties that were added as optional ones.
 func (c *comparer) contain(sub, sup conjunction, at position) {
-	*c.steps--
-	*c.total--
-	switch {
-	case *c.steps < 0 || *c.total < 0:
-		c.gaveUp = true
-		c.add(gap{kind: kindBound, verdict: Unknown, at: at, sub: sub, sup: sup, text: "the schemas are too large to compare within the bound"})
+	c.meter.spend(pairSteps)
+	if sameSchemas(sub, sup) {
 		return
-	case len(sup) == 0 || sameSchemas(sub, sup):
+	}
+	if len(sup) == 0 {
+		c.checkPossible(sub, sup, at)
 		return
 	}
 
 	// A pair that was compared before only gets the names of this place.
 	key := fmt.Sprintf("%s\n=>\n%s\n%v %v %v %s", sub.key(), sup.key(), at.unwatch, at.strict, len(at.outer) > 0, at.never)
+	c.meter.spend(len(key) / 64)
 	if sup[0].side.lane.proved[key] {
 		return
 	}
@@ -299,6 +289,7 @@ func (c *comparer) contain(sub, sup conjunction, at position) {
 	state := &pair{entry: at.contexts, depth: len(at.path)}
 	c.pairs[key] = state
 	start := len(c.gaps)
+	c.checkPossible(sub, sup, at)
 	c.compare(sub, sup, ns, np, at)
 	c.splitUnions(sub, sup, ns, at, start)
 
@@ -313,6 +304,7 @@ func (c *comparer) contain(sub, sup conjunction, at position) {
 // again records the gaps of a pair that was compared before for one more place. A gap may have
 // been taken back meanwhile where alternatives explained it; it counts here.
 func (c *comparer) again(known *pair, contexts []string) {
+	c.meter.spend(len(known.gaps) * (1 + len(known.entry)*len(contexts)/4))
 	alias(known.gaps, known.entry, contexts)
 	for _, g := range known.gaps {
 		if !slices.Contains(c.gaps, g) {
@@ -392,6 +384,9 @@ func (c *comparer) splitUnions(sub, sup conjunction, ns *normal, at position, st
 		}
 		each := c.probe(func(p *comparer) {
 			for _, branch := range u.branches {
+				if p.failed(0) {
+					return
+				}
 				next := at
 				next.splits++
 				next.unwatch = true
@@ -414,7 +409,7 @@ func (c *comparer) splitUnions(sub, sup conjunction, ns *normal, at position, st
 
 // isWatched reports whether a kind is about keywords that no proof covers.
 func isWatched(k kind) bool {
-	return slices.Contains([]kind{kindFormat, kindDefault, kindReadWrite, kindDiscriminate, kindContent, kindKeyword}, k)
+	return slices.Contains([]kind{kindFormat, kindDefault, kindReadWrite, kindDiscriminate, kindContent, kindKeyword, kindImpossible}, k)
 }
 
 // compare looks at each keyword of sup and records those that sub does not imply.
@@ -510,6 +505,13 @@ func refusal(c conjunction, value any) string {
 			}
 			continue
 		}
+		if listed := s.values(); listed.isList {
+			s.side.meter.spend(1)
+			if !listed.keys[keyOf(value)] {
+				return "value must be one of " + listed.text()
+			}
+			continue
+		}
 		if reason := s.side.check.validate(s.pointer, value); reason != "" {
 			return reason
 		}
@@ -577,10 +579,10 @@ func fewValues(n *normal) ([]any, bool) {
 // integer is a multiple of 1 and of 0.01; other multiples are not implied.
 func (c *comparer) compareNumbers(ns, np *normal, gapOf gapMaker) {
 	if np.min != nil && (ns.min == nil || isTighter(np.min, ns.min, 1)) {
-		c.add(gapOf(kindRange, np.min.at, "numbers must be %s", boundText(np.min, "at least", "more than")))
+		c.add(gapOf(kindRange, np.min.at, "numbers must be %s", limitText(np.min, "at least", "more than")))
 	}
 	if np.max != nil && (ns.max == nil || isTighter(np.max, ns.max, -1)) {
-		c.add(gapOf(kindRange, np.max.at, "numbers must be %s", boundText(np.max, "at most", "less than")))
+		c.add(gapOf(kindRange, np.max.at, "numbers must be %s", limitText(np.max, "at most", "less than")))
 	}
 	for _, m := range np.multiples {
 		if m.value.Sign() <= 0 {
@@ -596,8 +598,8 @@ func (c *comparer) compareNumbers(ns, np *normal, gapOf gapMaker) {
 	}
 }
 
-// boundText returns a bound in words.
-func boundText(b *bound, plain, exclusive string) string {
+// limitText returns a bound in words.
+func limitText(b *bound, plain, exclusive string) string {
 	word := plain
 	if b.exclusive {
 		word = exclusive
@@ -614,6 +616,7 @@ func (c *comparer) compareStrings(ns, np *normal, gapOf gapMaker) {
 	if isLowered(ns.maxLength, np.maxLength) {
 		c.add(gapOf(kindLength, np.maxLength.at, "strings must have at most %s", plural(np.maxLength.n, "character")))
 	}
+	c.meter.spend(20 * len(np.patterns) * (1 + len(ns.patterns)))
 	for _, p := range np.patterns {
 		isSame := slices.ContainsFunc(ns.patterns, func(q place) bool { return sameExpression(p.text, q.text) })
 		if isSame || matchesAll(p.text) {
@@ -764,6 +767,7 @@ func (c *comparer) compareProperties(ns, np *normal, at position, gapOf gapMaker
 		isOptional := isTrue(have) && !isFalse(np.property(name))
 		if isFree && isOptional && c.direction == Request {
 			c.add(remark)
+			c.checkPossible(have, np.property(name), here)
 			continue
 		}
 		if isFree && c.direction == Response {
@@ -822,7 +826,7 @@ func (c *comparer) addGone(g gap, ns, np *normal, name string, at position) {
 		c.add(g)
 	case Request:
 		isMatched := slices.ContainsFunc(np.objects, func(g objectGroup) bool {
-			return slices.ContainsFunc(g.patterns, func(p namePattern) bool { return p.re.MatchString(name) })
+			return slices.ContainsFunc(g.patterns, func(p namePattern) bool { return p.matches(name) })
 		})
 		if isMatched || c.mentions(np, name) || slices.Contains(at.outer, name) {
 			return
@@ -861,6 +865,7 @@ func (c *comparer) mentions(n *normal, name string) bool {
 	seen := map[string]bool{}
 	var walk func(s schema, isPart bool) bool
 	walk = func(s schema, isPart bool) bool {
+		c.meter.spend(1)
 		if seen[s.pointer] {
 			return false
 		}

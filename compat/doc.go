@@ -37,7 +37,9 @@
 //
 // # Bounds
 //
-// Size, nesting and number of values are bounded before any library sees a text. References
+// Size, nesting and number of values are bounded before any library sees a text. The work of a
+// comparison is bounded by steps, which are counted, so that it ends in about a second on any
+// two documents; one that is given up is unknown by the rule BOTH-comparison-bound. References
 // to other files are refused and never fetched. Regular expressions are those of RE2; a
 // document with another one is unknown.
 package compat

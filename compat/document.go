@@ -51,6 +51,7 @@ type source struct {
 	anchors     map[string]string // plain names of schemas, with their pointers
 	unsupported []place           // keywords and expressions that make the verdict unknown
 	origin      map[string]string // for shapes: pointers into base with those into the text
+	patterns    expressions
 }
 
 // A place is a pointer into a document with a remark.
@@ -361,12 +362,12 @@ func (s *source) checkKeywords(pointer string, schema map[string]any, fail func(
 	}
 
 	// Expressions of RE2 alone are compared and tried.
-	if pattern, ok := schema["pattern"].(string); ok && !supported(pattern) {
+	if pattern, ok := schema["pattern"].(string); ok && s.patterns.get(pattern).re == nil {
 		s.unsupported = append(s.unsupported, place{join(pointer, "pattern"), unsupportedText(pattern)})
 	}
 	patterns, _ := schema["patternProperties"].(map[string]any)
 	for _, pattern := range slices.Sorted(maps.Keys(patterns)) {
-		if !supported(pattern) {
+		if s.patterns.get(pattern).re == nil {
 			s.unsupported = append(s.unsupported, place{join(pointer, "patternProperties", pattern), unsupportedText(pattern)})
 		}
 	}

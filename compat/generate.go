@@ -23,10 +23,12 @@ type generator struct {
 	work  int // members and items that may be made for this search
 	total int // the same for all searches of a comparison
 	known map[string][]any
+	meter *meter
 }
 
 // spend counts members and items that are made, and reports whether more may be.
 func (g *generator) spend(n int) bool {
+	g.meter.spend(1 + n/8)
 	g.work -= n + 1
 	g.total -= n + 1
 	return g.work > 0 && g.total > 0
@@ -47,14 +49,14 @@ const (
 )
 
 // newGenerator returns a generator with the seed of two documents.
-func newGenerator(old, new any) *generator {
+func newGenerator(old, new any, m *meter) *generator {
 	seed := func(v any) uint64 {
 		text, _ := json.Marshal(v)
 		h := fnv.New64a()
 		h.Write(text)
 		return h.Sum64()
 	}
-	return &generator{rand: rand.New(rand.NewPCG(seed(old), seed(new))), total: maxTotal}
+	return &generator{rand: rand.New(rand.NewPCG(seed(old), seed(new))), total: maxTotal, meter: m}
 }
 
 // reset makes the generator ready for another search.
@@ -395,7 +397,7 @@ func variedNames(n, h *normal, names []string) []string {
 // them has no value.
 func smallest(n, h *normal, values map[string][]any) (map[string]any, bool) {
 	base := map[string]any{}
-	for name := range n.required {
+	for _, name := range slices.Sorted(maps.Keys(n.required)) {
 		if len(values[name]) == 0 {
 			return nil, false
 		}

@@ -1,6 +1,9 @@
 package compat
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // compareLogic compares anyOf, oneOf, not, conditions and unevaluated properties.
 func (c *comparer) compareLogic(sub, sup conjunction, ns, np *normal, at position, gapOf gapMaker) {
@@ -10,6 +13,11 @@ func (c *comparer) compareLogic(sub, sup conjunction, ns, np *normal, at positio
 			g := gapOf(kindUnion, u.at, "the alternatives do not contain all earlier ones")
 			if c.direction == Response {
 				g.text = "the alternatives allow more than the earlier ones"
+			}
+			if kind, by, ok := u.removedKind(sub, ns); ok { // a document of that kind shows it
+				g.sub = sub.with(kind)
+				listed := normalise(normalise(g.sub).property(by.name)).values
+				g.text += fmt.Sprintf("; one of them is %s %s", by.name, shortText(string(rawOf(listed[0]))))
 			}
 			g.verdict = Unknown
 			c.add(g)
@@ -47,7 +55,7 @@ func (c *comparer) impliesUnion(sub conjunction, ns *normal, u union, at positio
 			return true
 		}
 	}
-	if u.one && !exclusive(u.branches) {
+	if u.one && u.choiceOf() == nil && !exclusive(u.branches) {
 		return c.equivalentBranches(ns, u, at)
 	}
 	if at.splits >= maxSplits {
@@ -58,7 +66,7 @@ func (c *comparer) impliesUnion(sub conjunction, ns *normal, u union, at positio
 	next := at
 	next.splits++
 	inOne := func(c *comparer, part conjunction, own *schema) bool {
-		return slices.ContainsFunc(u.branches, func(branch schema) bool {
+		return slices.ContainsFunc(u.candidates(part), func(branch schema) bool {
 			return c.probe(func(p *comparer) {
 				here := next
 				if own != nil {
@@ -146,6 +154,9 @@ func (c *comparer) equivalentBranches(ns *normal, u union, at position) bool {
 // exclusive reports whether no value is taken by two of the schemas, as far as types, values
 // and required properties with one value show it.
 func exclusive(list []schema) bool {
+	if len(list) > 0 {
+		list[0].side.meter.spend(len(list) * len(list))
+	}
 	var normals []*normal
 	for _, s := range list {
 		normals = append(normals, normalise(conjunction{s}))
@@ -193,6 +204,9 @@ func excludes(a, b *normal) bool {
 func differentValues(a, b *normal) bool {
 	if a.values == nil || b.values == nil {
 		return false
+	}
+	if len(a.parts) > 0 {
+		a.parts[0].side.meter.spend(len(a.values) * len(b.values) / 8)
 	}
 	return !slices.ContainsFunc(a.values, func(v any) bool {
 		return slices.ContainsFunc(b.values, func(w any) bool { return equal(v, w) })

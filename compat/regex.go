@@ -14,19 +14,25 @@ func sameExpression(a, b string) bool {
 	if a == b {
 		return true
 	}
-	first, err := syntax.Parse(a, syntax.Perl)
-	if err != nil {
-		return false
+	first := parsed(a)
+	second := parsed(b)
+	return first != nil && second != nil && first.Simplify().String() == second.Simplify().String()
+}
+
+// parsed returns an expression that is not too large to be written out, or nil.
+func parsed(pattern string) *syntax.Regexp {
+	re, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil || instructions(re) > maxExpression {
+		return nil
 	}
-	second, err := syntax.Parse(b, syntax.Perl)
-	return err == nil && first.Simplify().String() == second.Simplify().String()
+	return re
 }
 
 // matchesAll reports whether a regular expression matches every text: it matches the empty one
 // at any place.
 func matchesAll(pattern string) bool {
-	re, err := syntax.Parse(pattern, syntax.Perl)
-	if err != nil || hasAnchor(re) {
+	re := parsed(pattern)
+	if re == nil || hasAnchor(re) {
 		return false
 	}
 	compiled, err := regexp.Compile(pattern)
@@ -48,8 +54,8 @@ const maxSample = 200
 // sample returns a text that a regular expression of RE2 probably matches. Anchors and word
 // boundaries are not looked at, so the caller has to try it.
 func sample(pattern string, r *rand.Rand) string {
-	re, err := syntax.Parse(pattern, syntax.Perl)
-	if err != nil {
+	re := parsed(pattern)
+	if re == nil {
 		return ""
 	}
 	var b strings.Builder

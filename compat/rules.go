@@ -4,7 +4,7 @@ import "slices"
 
 // RulesVersion is the version of the table of rules. It grows when a rule gives another
 // verdict than before, so that kept verdicts can be computed again.
-const RulesVersion = 2
+const RulesVersion = 3
 
 // A Rule explains one sort of difference between two versions. Its id is stable: it begins
 // with REQ- for requests, RES- for responses and BOTH- for both directions.
@@ -58,6 +58,7 @@ var kindRules = map[kind][2]string{
 	kindContent:      {"BOTH-content-encoding-changed", "BOTH-content-encoding-changed"},
 	kindKeyword:      {"BOTH-keyword-without-rule", "BOTH-keyword-without-rule"},
 	kindBound:        {"BOTH-comparison-bound", "BOTH-comparison-bound"},
+	kindImpossible:   {"BOTH-part-impossible", "BOTH-part-impossible"},
 }
 
 // ruleOf returns the id of the rule for a kind of gap.
@@ -357,7 +358,10 @@ var Rules = []Rule{
 		Why:     "A consumer that calls it gets an error.",
 		How:     "Keep the old operation beside the new one, mark it as deprecated, and remove it when no consumer calls it.",
 		Library: []string{"api-removed-without-deprecation", "api-path-removed-without-deprecation"}},
-	{ID: "BOTH-pattern-unsupported", Verdict: Unknown, Changed: "The document has a regular expression that RE2 does not know, such as one that looks ahead.",
+	{ID: "BOTH-part-impossible", Verdict: Unknown, Changed: "No value can satisfy a part of the new version, such as the type integer with a list of texts.",
+		Why: "What cannot occur breaks no rule of containment, but the part is almost certainly a mistake, and its property can never be sent.",
+		How: "Correct the part, or remove it if it is not meant to occur."},
+	{ID: "BOTH-pattern-unsupported", Verdict: Unknown, Changed: "The document has a regular expression that RE2 does not know, such as one that looks ahead, or a very large one.",
 		Why: "Such expressions can take longer than any bound, so they are not run. What they take is not known.",
 		How: "Write the expression without looking ahead or back and without back references."},
 	{ID: "BOTH-read-write-changed", Verdict: Unknown, Changed: "A property is in requests or responses alone now, or no longer (readOnly, writeOnly).",
@@ -374,6 +378,9 @@ var Rules = []Rule{
 	{ID: "BOTH-same-meaning", Verdict: Compatible, Changed: "Only words for readers changed, such as titles, descriptions, examples and marks of deprecation, or the arrangement of the document.",
 		Why: "No document is taken or refused because of it.",
 		How: "There is nothing to do."},
+	{ID: "BOTH-unused-schema-changed", Verdict: Compatible, IfUsed: true, Changed: "A named schema changed or is gone that nothing in the document refers to.",
+		Why: "No document is taken or refused because of it. A consumer that declared the schema as a part that it uses relies on it all the same.",
+		How: "There is nothing to do, unless a consumer names the schema."},
 	{ID: "BOTH-webhook-added", Verdict: Compatible, Changed: "A webhook is new.",
 		Why: "Only consumers that subscribe to it get it.",
 		How: "There is nothing to do."},

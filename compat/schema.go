@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math/big"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -137,7 +136,9 @@ type side struct {
 	check    *checker
 	closures map[string]string // by pointer
 	bares    map[string]string // texts of schemas without words for readers, by pointer
-	lane     *lane             // shared with the other side; nil if there is none
+	listed   map[string]values // by pointer; see valuesOf
+	meter    *meter
+	lane     *lane // shared with the other side; nil if there is none
 }
 
 // A lane is what both sides of one direction share, so that a schema which many operations lead
@@ -146,11 +147,12 @@ type lane struct {
 	changed map[string]bool    // references that lead to a difference, directly or not
 	normals map[string]*normal // by the key of the conjunction
 	proved  map[string]bool    // keys of pairs that were compared without a gap
+	choices map[string]*choice // by side and place of the union
 }
 
 // newLane joins the two sides of a direction.
 func newLane(old, new *side) [2]*side {
-	l := &lane{normals: map[string]*normal{}, proved: map[string]bool{}}
+	l := &lane{normals: map[string]*normal{}, proved: map[string]bool{}, choices: map[string]*choice{}}
 	l.changed = changedReferences(old, new)
 	old.lane = l
 	new.lane = l
@@ -212,8 +214,11 @@ func schemaReferences(raw any) []string {
 }
 
 // newSide returns a side with a validator for its schemas.
-func newSide(name string, src *source, root any) *side {
-	return &side{name: name, src: src, root: root, check: newChecker(root, src.draft7), closures: map[string]string{}, bares: map[string]string{}}
+func newSide(name string, src *source, root any, m *meter) *side {
+	return &side{
+		name: name, src: src, root: root, check: newChecker(root, src.draft7, &src.patterns, m), meter: m,
+		closures: map[string]string{}, bares: map[string]string{}, listed: map[string]values{},
+	}
 }
 
 // at returns the schema at a pointer.
@@ -268,6 +273,7 @@ func (s schema) closure() string {
 		})
 	}
 	text := b.String()
+	s.side.meter.spend(len(text) / 64)
 	s.side.closures[s.pointer] = text
 	return text
 }
@@ -355,8 +361,15 @@ type objectGroup struct {
 
 type namePattern struct {
 	text string
-	re   *regexp.Regexp
-	is   schema
+	expression
+	is schema
+}
+
+// matches reports whether a name matches. An expression that is not supported matches every
+// name: the document is unknown for this reason.
+func (p namePattern) matches(name string) bool {
+	p.is.side.meter.spend(1 + p.size*len(name)/200)
+	return p.re == nil || p.re.MatchString(name)
 }
 
 // An arrayGroup is prefixItems and items of one schema.
@@ -448,8 +461,21 @@ func normalise(c conjunction) *normal {
 		return n
 	}
 	n := newNormal(c)
+	c[0].side.meter.spend(n.weight())
 	l.normals[key] = n
 	return n
+}
+
+// weight returns the steps that it takes to put a conjunction together.
+func (n *normal) weight() int {
+	w := 4*len(n.parts) + len(n.values) + len(n.required) + len(n.conditions) + len(n.dependents)
+	for _, g := range n.objects {
+		w += len(g.names) + len(g.patterns)
+	}
+	for _, u := range n.unions {
+		w += len(u.branches)
+	}
+	return w
 }
 
 // newNormal is normalise for a conjunction that was not met before.
@@ -463,6 +489,15 @@ func newNormal(c conjunction) *normal {
 		n.take(s)
 	}
 	n.tightenNumbers()
+
+	// Alternatives that list values are one list.
+	n.unions = slices.DeleteFunc(n.unions, func(u union) bool {
+		listed := u.values()
+		if listed.isList {
+			n.narrow(listed.list, u.at)
+		}
+		return listed.isList
+	})
 
 	// A union narrows the types, which many comparisons need.
 	for _, u := range n.unions {
@@ -487,6 +522,7 @@ func newNormal(c conjunction) *normal {
 
 // shallowTypes returns the types that a schema may take, looking through a few references.
 func shallowTypes(s schema, hops int) typeSet {
+	s.side.meter.spend(1)
 	m, ok := s.raw.(map[string]any)
 	if !ok {
 		if is, _ := s.raw.(bool); is {
@@ -617,24 +653,25 @@ func (s schema) ownKeywords(m map[string]any) map[string]any {
 
 // takeValues adds enum and const. Several lists leave the values that are in all of them.
 func (n *normal) takeValues(s schema, m map[string]any) {
-	narrow := func(list []any, at string) {
-		if n.values == nil {
-			n.values = slices.Clone(list)
-			n.valuesAt = at
-		} else {
-			n.values = slices.DeleteFunc(n.values, func(v any) bool {
-				return !slices.ContainsFunc(list, func(w any) bool { return equal(v, w) })
-			})
-		}
-		if len(n.values) == 0 {
-			n.never = true
-		}
-	}
 	if list, ok := m["enum"].([]any); ok {
-		narrow(list, join(s.pointer, "enum"))
+		n.narrow(list, join(s.pointer, "enum"))
 	}
 	if v, ok := m["const"]; ok {
-		narrow([]any{v}, join(s.pointer, "const"))
+		n.narrow([]any{v}, join(s.pointer, "const"))
+	}
+}
+
+// narrow leaves the values that are in one more list.
+func (n *normal) narrow(list []any, at string) {
+	if n.values == nil {
+		n.values = append([]any{}, list...)
+		n.valuesAt = at
+	} else {
+		allowed := newValues(list)
+		n.values = slices.DeleteFunc(n.values, func(v any) bool { return !allowed.keys[keyOf(v)] })
+	}
+	if len(n.values) == 0 {
+		n.never = true
 	}
 }
 
@@ -783,11 +820,7 @@ func (n *normal) takeObject(s schema, m map[string]any) {
 			g.names[name] = s.child("properties", name)
 		}
 		for _, text := range slices.Sorted(maps.Keys(patterns)) {
-			re, err := regexp.Compile(text)
-			if err != nil { // the document is unknown for this reason
-				re = regexp.MustCompile("")
-			}
-			g.patterns = append(g.patterns, namePattern{text, re, s.child("patternProperties", text)})
+			g.patterns = append(g.patterns, namePattern{text, s.side.src.patterns.get(text), s.child("patternProperties", text)})
 		}
 		if hasRest {
 			rest := s.child(restName)
@@ -921,7 +954,7 @@ func (n *normal) property(name string) conjunction {
 			out = append(out, is)
 		}
 		for _, p := range g.patterns {
-			if p.re.MatchString(name) {
+			if p.matches(name) {
 				out = append(out, p.is)
 				found = true
 			}

@@ -195,16 +195,17 @@ func isPlainSchema(v map[string]any) bool {
 		return false
 	}
 	plain := true
+	patterns := &expressions{}
 	eachSchema(v, "", func(_ string, schema map[string]any) {
 		pattern, _ := schema["pattern"].(string)
-		if _, ok := schema["$ref"]; ok || !supported(pattern) {
+		if _, ok := schema["$ref"]; ok || patterns.get(pattern).re == nil {
 			plain = false
 		}
 	})
 	if !plain {
 		return false
 	}
-	_, err := newChecker(v, false).compile("")
+	_, err := newChecker(v, false, patterns, nil).compile("")
 	return err == nil
 }
 

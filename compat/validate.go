@@ -3,7 +3,6 @@ package compat
 import (
 	"errors"
 	"net/url"
-	"regexp"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -37,15 +36,9 @@ func (e looseExpression) MatchString(string) bool {
 // String returns the expression as it was written.
 func (e looseExpression) String() string { return e.text }
 
-// supported reports whether RE2 has a regular expression.
-func supported(pattern string) bool {
-	_, err := regexp.Compile(pattern)
-	return err == nil
-}
-
 // unsupportedText returns the text of a finding about an expression.
 func unsupportedText(pattern string) string {
-	return "the regular expression " + shortText(pattern) + " is not one of RE2 and cannot be compared"
+	return "the regular expression " + shortText(pattern) + " is not one of RE2, or too large, and cannot be compared"
 }
 
 // A checker validates values against the schemas of one document. It compiles each schema
@@ -54,18 +47,20 @@ type checker struct {
 	compiler *jsonschema.Compiler
 	compiled map[string]*jsonschema.Schema // nil for a schema that cannot be compiled
 	guesses  int                           // answers of expressions that RE2 does not have
+	meter    *meter
+	patterns *expressions
 }
 
 // expression is the engine of regular expressions of the validator.
 func (c *checker) expression(pattern string) (jsonschema.Regexp, error) {
-	if re, err := regexp.Compile(pattern); err == nil {
-		return re, nil
+	if e := c.patterns.get(pattern); e.re != nil {
+		return meteredExpression{e, c.meter}, nil
 	}
 	return looseExpression{pattern, &c.guesses}, nil
 }
 
-// newChecker returns a checker for the schemas in root.
-func newChecker(root any, draft7 bool) *checker {
+// newChecker returns a checker for the schemas in root, which counts its steps.
+func newChecker(root any, draft7 bool, patterns *expressions, m *meter) *checker {
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	if draft7 {
@@ -73,7 +68,11 @@ func newChecker(root any, draft7 bool) *checker {
 	}
 	c.AssertFormat()
 	c.UseLoader(noLoader{})
-	out := &checker{compiler: c, compiled: map[string]*jsonschema.Schema{}}
+	out := &checker{compiler: c, compiled: map[string]*jsonschema.Schema{}, meter: m, patterns: patterns}
+	if m != nil {
+		c.RegisterVocabulary(metered(m))
+		c.AssertVocabs()
+	}
 	c.UseRegexpEngine(out.expression)
 	c.AddResource(documentURL, root) // fails only for a name that is taken
 	return out
@@ -137,7 +136,7 @@ func reasonOf(err *jsonschema.ValidationError) string {
 // compileAll compiles the schemas at the pointers, so that a schema that breaks its own rules
 // is refused with its place.
 func (s *source) compileAll(pointers []string) error {
-	c := newChecker(s.base, s.draft7)
+	c := newChecker(s.base, s.draft7, &s.patterns, nil)
 	for _, pointer := range pointers {
 		_, err := c.compile(pointer)
 		if err == nil {

@@ -46,6 +46,7 @@ type Verdict struct {
 	RulesVersion int               `json:"rules_version"` // RulesVersion of the program that compared
 	Findings     []Finding         `json:"findings"`
 	Consumers    []ConsumerVerdict `json:"consumers"` // of Options.Consumers, in their order
+	Steps        int               `json:"-"`         // of the comparison, see MaxSteps; 0 in a Verdict that was decoded
 
 	old, new Document // to find declared parts; absent in a Verdict that was decoded
 }
@@ -250,46 +251,61 @@ func (d Document) Has(part string) bool {
 
 // hasField reports whether a schema of the document has a field. The first name is that of a
 // schema, or that of a field of a schema without a name.
-func (s *source) hasField(names []string) bool {
-	side := newSide("old", s, s.base)
+func (s *source) hasField(names []string) (has bool) {
+	m := &meter{}
+	budget := maxPartSteps
+	m.within(&budget, func() { has = s.findField(newSide("old", s, s.base, m), names) })
+	return has
+}
+
+// findField is hasField as long as its steps suffice.
+func (s *source) findField(side *side, names []string) bool {
+	f := fieldFinder{seen: map[string]bool{}}
 	for _, prefix := range []string{"/components/schemas", "/$defs", "/definitions"} {
 		at := join(prefix, names[0])
-		if _, ok := lookup(s.base, at); ok && fieldIn(conjunction{side.at(at)}, names[1:], 0) {
+		if _, ok := lookup(s.base, at); ok && f.find(conjunction{side.at(at)}, names[1:]) {
 			return true
 		}
 	}
 	for _, at := range s.unnamed() {
 		c := conjunction{side.at(at)}
-		if m, _ := c[0].raw.(map[string]any); m["title"] == names[0] && fieldIn(c, names[1:], 0) {
+		if m, _ := c[0].raw.(map[string]any); m["title"] == names[0] && f.find(c, names[1:]) {
 			return true
 		}
-		if fieldIn(c, names, 0) {
+		if f.find(c, names) {
 			return true
 		}
 	}
 	return false
 }
 
-// fieldIn reports whether a schema describes a field, in itself, in its alternatives or in
-// its items.
-func fieldIn(c conjunction, names []string, depth int) bool {
+// A fieldFinder looks for a field. It looks at each schema once for the same rest of its name.
+type fieldFinder struct {
+	seen map[string]bool
+}
+
+// find reports whether a schema describes a field, in itself, in its alternatives or in its
+// items.
+func (f fieldFinder) find(c conjunction, names []string) bool {
 	if len(names) == 0 {
 		return true
 	}
-	if depth > 12 {
+	key := itoa(len(names)) + " " + c.key()
+	if len(c) == 0 || f.seen[key] {
 		return false
 	}
-	n := normalise(c)
-	if n.named(names[0]) && fieldIn(n.property(names[0]), names[1:], depth+1) {
+	f.seen[key] = true
+	n := newNormal(c)
+	c[0].side.meter.spend(1 + n.weight())
+	if n.named(names[0]) && f.find(n.property(names[0]), names[1:]) {
 		return true
 	}
 	for _, u := range n.unions {
 		for _, branch := range u.branches {
-			if fieldIn(conjunction{branch}, names, depth+1) {
+			if f.find(conjunction{branch}, names) {
 				return true
 			}
 		}
 	}
-	items := n.item(-1)
-	return len(items) > 0 && fieldIn(items, names, depth+1)
+	return f.find(n.item(-1), names)
 }
