@@ -9,8 +9,10 @@
 package effects
 
 import (
+	"cmp"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/pattern"
@@ -18,9 +20,13 @@ import (
 )
 
 const (
-	maxCommand = 1 << 18 // bytes of a command; a longer one has no known effects
-	maxWords   = 16384   // of a command; later ones are left out
-	maxDepth   = 8       // of commands inside commands, such as sh -c
+	maxCommand  = 1 << 18 // bytes of a command; a longer one has no known effects
+	maxText     = 1 << 15 // bytes of a command without its here-documents; beyond it they are not known either
+	maxNested   = 200     // brackets that are open at one place of the text
+	maxBraces   = 100     // opening braces of one word; beyond it the word is not known
+	maxWords    = 16384   // of a command; later ones are left out
+	maxExpanded = 1 << 20 // bytes of all words of a command
+	maxDepth    = 8       // of commands inside commands, such as sh -c
 )
 
 // Effects are what a command does to files, as far as its text says.
@@ -117,7 +123,7 @@ func (g Git) Touches(file string) bool {
 // Read returns the effects of a command that a shell runs in dir, an absolute path. A command
 // that is not valid in a shell has none.
 func Read(command, dir string) Effects {
-	r := &reader{}
+	r := &reader{documents: map[*syntax.Redirect]string{}}
 	r.text(command, scope{dir: filepath.ToSlash(dir)}, 0)
 	return r.effects
 }
@@ -142,7 +148,9 @@ func (s scope) resolve(name string) string {
 
 // A reader collects the effects of a command.
 type reader struct {
-	effects Effects
+	effects   Effects
+	documents map[*syntax.Redirect]string // here-documents, which were taken out of the text
+	expanded  int                         // bytes of all words
 }
 
 // write adds a target, unless its path is not known.
@@ -157,9 +165,43 @@ func (r *reader) text(command string, s scope, depth int) scope {
 	if len(command) > maxCommand || depth > maxDepth {
 		return scope{}
 	}
-	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(command), "")
-	if err != nil {
+	short, bodies := withoutDocuments(command)
+	file, found := parse(short)
+	if len(found) != len(bodies) { // such as marks in a form that only the parser knows
+		file, found = parse(command)
+		bodies = nil
+	}
+	if file == nil {
 		return scope{}
 	}
+	for i, redirect := range found {
+		switch {
+		case bodies == nil:
+			r.documents[redirect], _ = literal(redirect.Hdoc)
+		default:
+			r.documents[redirect] = bodies[i]
+		}
+	}
 	return r.statements(file.Stmts, s, depth)
+}
+
+// parse parses a text within the bounds, and returns its here-documents in the order of the
+// text. It returns nil for one that is beyond them or not valid in a shell.
+func parse(text string) (file *syntax.File, documents []*syntax.Redirect) {
+	if len(text) > maxText || nesting(text) > maxNested {
+		return nil, nil
+	}
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text), "")
+	if err != nil {
+		return nil, nil
+	}
+	syntax.Walk(file, func(n syntax.Node) bool {
+		redirect, ok := n.(*syntax.Redirect)
+		if ok && (redirect.Op == syntax.Hdoc || redirect.Op == syntax.DashHdoc) {
+			documents = append(documents, redirect)
+		}
+		return true
+	})
+	slices.SortFunc(documents, func(a, b *syntax.Redirect) int { return cmp.Compare(a.OpPos.Offset(), b.OpPos.Offset()) })
+	return file, documents
 }

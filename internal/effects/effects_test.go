@@ -2,6 +2,7 @@ package effects_test
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -250,4 +251,39 @@ func FuzzRead(f *testing.F) {
 			g.Touches(tree + "/a.go")
 		}
 	})
+}
+
+// TestCommandsThatWouldTakeMuchMemory reads commands that were made to take much memory. Beyond
+// the bounds their effects are unknown, and what comes after a here-document still counts.
+func TestCommandsThatWouldTakeMuchMemory(t *testing.T) {
+	patch := "*** Begin Patch\n*** Update File: a.go\n@@\n+x\n*** End Patch\n"
+	for _, c := range []struct{ name, command, want string }{
+		{"braces", "touch " + strings.Repeat("{a,b}", 10_000), ""},
+		{"braces inside braces", "touch " + strings.Repeat("{a,", 10_000) + strings.Repeat("}", 10_000), ""},
+		{"blocks", strings.Repeat("{ ", 60_000), ""},
+		{"substitutions", strings.Repeat("$(", 30_000), ""},
+		{"parameters", "echo " + strings.Repeat("${a:-", 10_000), ""},
+		{"arithmetic", "echo " + strings.Repeat("((", 30_000), ""},
+		{"words that expand to much text", "touch " + strings.Repeat("x", 20_000) + strings.Repeat("{a,b}", 14), "*"},
+		{"a text beyond the bound", "rm a.go; " + strings.Repeat("true; ", 10_000), ""},
+		{"a long here-document", "cat > b.json <<'EOF'\n" + strings.Repeat("{\"a\":", 30_000) + "\nEOF\nrm a.go", "write b.json; write a.go/**"},
+		{"an open here-document with substitutions", "cat > b.txt <<EOF\n" + strings.Repeat("$(", 30_000) + "\nEOF\nrm a.go", "write b.txt; write a.go/**"},
+		{"a patch in a long here-document", "apply_patch <<'EOF'\n" + strings.Replace(patch, "+x", "+"+strings.Repeat("x{", 50_000), 1) + "EOF\n", "write a.go"},
+		{"two here-documents of one line", "cat <<A > b; cat <<-B > c\none\nA\n\ttwo\n\tB\nrm a.go", "write b; write c; write a.go/**"},
+		{"no here-document in quotes", "echo '<<EOF' > b\nrm a.go\nEOF", "write b; write a.go/**"},
+		{"no here-document in a number", "echo $((1<<2)) > b\nrm a.go", "write b; write a.go/**"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			got := say(effects.Read(c.command, tree))
+			runtime.ReadMemStats(&after)
+			if got != c.want && c.want != "*" {
+				t.Errorf("got %.200q, want %q", got, c.want)
+			}
+			if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 64 {
+				t.Errorf("a command of %d bytes took %d MiB", len(c.command), took)
+			}
+		})
+	}
 }

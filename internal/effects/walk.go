@@ -1,8 +1,10 @@
 package effects
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/pattern"
@@ -28,11 +30,11 @@ func (r *reader) statement(stmt *syntax.Stmt, s scope, depth int) scope {
 	}
 	document := ""
 	for _, redirect := range stmt.Redirs {
-		if redirect.Hdoc != nil {
-			document = hereDocument(redirect)
+		if text, ok := r.documents[redirect]; ok {
+			document = text
 		}
 		if writes[redirect.Op] {
-			for _, w := range words([]*syntax.Word{redirect.Word}) {
+			for _, w := range r.words([]*syntax.Word{redirect.Word}) {
 				r.write(w.target(s))
 			}
 		}
@@ -46,12 +48,6 @@ func (r *reader) statement(stmt *syntax.Stmt, s scope, depth int) scope {
 // writes has the redirections that write to a file.
 var writes = map[syntax.RedirOperator]bool{
 	syntax.RdrOut: true, syntax.AppOut: true, syntax.RdrClob: true, syntax.RdrAll: true, syntax.AppAll: true, syntax.RdrInOut: true,
-}
-
-// hereDocument returns the text of a here-document, or the word of a here-string.
-func hereDocument(redirect *syntax.Redirect) string {
-	text, _ := literal(redirect.Hdoc)
-	return text
 }
 
 // command reads one command. Compound commands are read as if every branch ran, each once.
@@ -116,7 +112,7 @@ func (r *reader) call(c *syntax.CallExpr, s scope, document string, depth int) s
 		})
 	}
 
-	args := words(c.Args)
+	args := r.words(c.Args)
 	if len(args) == 0 || !args[0].known {
 		return s
 	}
@@ -139,19 +135,34 @@ func (w word) target(s scope) Target {
 }
 
 // words returns the arguments that words of the text become.
-func words(list []*syntax.Word) []word {
+func (r *reader) words(list []*syntax.Word) []word {
 	var out []word
 	for _, w := range list {
+		if bracesOf(w) > maxBraces {
+			out = append(out, word{})
+			continue
+		}
 		syntax.SplitBraces(w)
 		for one, err := range expand.BracesSeq(nil, w) {
-			if err != nil || len(out) >= maxWords {
+			if err != nil || len(out) >= maxWords || r.expanded > maxExpanded {
 				return out
 			}
 			text, known := literal(one)
+			r.expanded += len(text)
 			out = append(out, word{text: text, known: known, glob: hasPattern(one)})
 		}
 	}
 	return out
+}
+
+// bracesOf returns the number of opening braces in a word.
+func bracesOf(w *syntax.Word) (n int) {
+	for _, part := range w.Parts {
+		if lit, ok := part.(*syntax.Lit); ok {
+			n += strings.Count(lit.Value, "{")
+		}
+	}
+	return n
 }
 
 // literal returns the text of a word without its quotes, and whether all of it is known.
@@ -214,11 +225,35 @@ func hasPattern(w *syntax.Word) bool {
 	return false
 }
 
+// compiled has expressions of patterns that were compared before: a question compares many files
+// with a few patterns.
+var compiled struct {
+	mu    sync.Mutex
+	known map[string]*regexp.Regexp
+}
+
+// maxCompiled is the number of patterns that are kept.
+const maxCompiled = 256
+
 // compile returns the regular expression of a pattern.
 func compile(text string, mode pattern.Mode) (*regexp.Regexp, error) {
-	expr, err := pattern.Regexp(text, mode)
+	key := fmt.Sprint(uint(mode), " ", text)
+	compiled.mu.Lock()
+	defer compiled.mu.Unlock()
+	if expr, ok := compiled.known[key]; ok {
+		return expr, nil
+	}
+	written, err := pattern.Regexp(text, mode)
 	if err != nil {
 		return nil, err
 	}
-	return regexp.Compile(expr)
+	expr, err := regexp.Compile(written)
+	if err != nil {
+		return nil, err
+	}
+	if len(compiled.known) >= maxCompiled || compiled.known == nil {
+		compiled.known = map[string]*regexp.Regexp{}
+	}
+	compiled.known[key] = expr
+	return expr, nil
 }

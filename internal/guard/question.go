@@ -11,7 +11,8 @@ import (
 	"github.com/parley-agents/parley/internal/service/reservation"
 )
 
-// Questions returns the questions about a call of a tool, one for each working tree: none for
+// Questions returns the questions about a call of a tool, one for each working tree, and more
+// for a call with more paths than one question may have: none for
 // a call that failed before it changed a file, and for one in no known folder.
 func Questions(use cli.ToolUse) []reservation.Question {
 	kind, ok := kindOf(use)
@@ -35,7 +36,8 @@ func Questions(use cli.ToolUse) []reservation.Question {
 		path = resolved(joined(use.Dir, path))
 		top := treeOf(path, dir)
 		i := slices.IndexFunc(out, func(q reservation.Question) bool {
-			return q.Tree == top || (q.Command != "" && treeOf(dir, dir) == top)
+			isTree := q.Tree == top || (q.Command != "" && treeOf(dir, dir) == top)
+			return isTree && (len(q.Paths) < reservation.MaxAsked || slices.Contains(q.Paths, path))
 		})
 		if i < 0 {
 			i = len(out)

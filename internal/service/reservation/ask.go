@@ -123,12 +123,12 @@ func checkQuestion(op string, q Question) error {
 		return hub.Errorf(hub.CodeInvalid, op, "unknown kind %.50q: use edit, read, commit or after", q.Kind)
 	case !filepath.IsAbs(q.Tree) || len(q.Tree) > maxPath:
 		return hub.Errorf(hub.CodeInvalid, op, "tree must be an absolute path, got %.200q", q.Tree)
-	case len(q.Paths) > maxPaths:
-		return hub.Errorf(hub.CodeTooLarge, op, "too many paths: %d, limit %d", len(q.Paths), maxPaths)
-	case len(q.Seen) > maxPaths || len(q.Session) > maxSession:
-		return hub.Errorf(hub.CodeTooLarge, op, "seen must have at most %d paths, and session %d bytes", maxPaths, maxSession)
+	case len(q.Paths) > MaxAsked:
+		return hub.Errorf(hub.CodeTooLarge, op, "too many paths: %d, at most %d are allowed in one question", len(q.Paths), MaxAsked).WithHint("ask about them in several questions")
+	case len(q.Seen) > MaxAsked || len(q.Session) > maxSession:
+		return hub.Errorf(hub.CodeTooLarge, op, "seen has %d paths and session %d bytes; at most %d and %d are allowed", len(q.Seen), len(q.Session), MaxAsked, maxSession)
 	case len(q.Command) > maxCommand:
-		return hub.Errorf(hub.CodeTooLarge, op, "the command is too long: %d bytes, limit %d", len(q.Command), maxCommand)
+		return hub.Errorf(hub.CodeTooLarge, op, "the command is too long: %d bytes, at most %d are allowed", len(q.Command), maxCommand)
 	case len(q.Paths) == 0 && q.Command == "":
 		return hub.Errorf(hub.CodeInvalid, op, "paths or a command are required")
 	}
