@@ -101,7 +101,7 @@ type turn struct {
 }
 
 // A flight is one comparison with all questions that wait for it. It ends without an answer
-// when the last of them is given up before the comparison began.
+// when the last of them is given up.
 type flight struct {
 	done    chan struct{} // closed when got is set
 	given   chan struct{} // closed when nothing waits any more
@@ -213,10 +213,13 @@ func (c *comparer) run(f *flight, q question) {
 	case <-f.given:
 		return
 	}
-	got := q.compute(c.compare)
+	got := q.compute(c.compare, f.given)
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if f.waiters == 0 {
+		return // it may have been stopped
+	}
 	f.got = got
 	close(f.done)
 	if c.running[q.pair] == f {
@@ -240,14 +243,14 @@ func (c *comparer) remember(q question, got answer) {
 }
 
 // compute reads both contents and compares them, unless the store has their verdict.
-func (q question) compute(compare func(old, new compat.Document, o compat.Options) compat.Verdict) answer {
+func (q question) compute(compare func(old, new compat.Document, o compat.Options) compat.Verdict, stop <-chan struct{}) answer {
 	old := document(q.contract, q.base.content)
 	later := document(q.contract, q.content)
 	var v compat.Verdict
 	if q.stored != "" && json.Unmarshal([]byte(q.stored), &v) == nil {
 		return answer{verdict: v.Between(old, later), later: later}
 	}
-	v = compare(old, later, compat.Options{Direction: compat.Direction(q.contract.Terms.Direction)})
+	v = compare(old, later, compat.Options{Direction: compat.Direction(q.contract.Terms.Direction), Stop: stop})
 	return answer{verdict: v, later: later, fresh: true}
 }
 

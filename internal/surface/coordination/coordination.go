@@ -83,13 +83,13 @@ var (
 	CreateProject       = define("cacp/project/create", coord.PermitWrite, "Create a project for several repositories.", createProject)
 	JoinProject         = define("cacp/project/join", coord.PermitClaim, "Claim a repository of a project.", joinProject)
 	LeaveProject        = define("cacp/project/leave", coord.PermitClaim, "Release a repository that you claimed.", leaveProject)
-	GetProject          = streams[ProjectParams, federation.ProjectCopy]("cacp/project/get", coord.PermitRead, "Read a project with its contents.", getProject)
-	ListProjects        = streams[ListParams, Projects]("cacp/project/list", coord.PermitRead, "List the projects, each with its contents unless summary is set.", listProjects)
-	ExportProject       = streams[ProjectParams, json.RawMessage]("cacp/project/export", coord.PermitRead, "Export a project with its contents.", getProject)
+	GetProject          = rpc.Within(rpc.Whole, streams[ProjectParams, federation.ProjectCopy]("cacp/project/get", coord.PermitRead, "Read a project with its contents.", getProject))
+	ListProjects        = rpc.Within(rpc.Whole, streams[ListParams, Projects]("cacp/project/list", coord.PermitRead, "List the projects, each with its contents unless summary is set.", listProjects))
+	ExportProject       = rpc.Within(rpc.Whole, streams[ProjectParams, json.RawMessage]("cacp/project/export", coord.PermitRead, "Export a project with its contents.", getProject))
 	UpdateProjectStatus = define("cacp/project/updateStatus", coord.PermitWrite, "Record the status of a project.", updateStatus)
 	AddRepo             = define("cacp/project/addRepo", coord.PermitWrite, "Add a repository to a project.", addRepo)
 	SetPolicy           = define("cacp/project/setPolicy", coord.PermitWrite, "Choose the repositories that must agree to a contract: any, counterparty or all.", setPolicy)
-	ListChanges         = locally(define("cacp/project/changes", "", "List changes after a number; waitS waits for the next one.", changes))
+	ListChanges         = rpc.Within(maxWait+rpc.Soon, locally(define("cacp/project/changes", "", "List changes after a number; waitS waits for the next one.", changes)))
 
 	Propose       = define("cacp/contract/propose", coord.PermitPropose, "Propose an interface.", calls((*contract.Service).Propose, proposed))
 	Respond       = define("cacp/contract/respond", coord.PermitRespond, "Agree, ask for a change, or reject.", calls((*contract.Service).Respond, responded))
@@ -106,8 +106,8 @@ var (
 	Deprecate = define("parley/contract/deprecate", coord.PermitPropose, "Announce the end of a contract or a part of it.", ends((*contract.Service).Deprecate))
 	Deployed  = define("parley/contract/deployed", coord.PermitDeploy, "Record that a commit of a repository runs in an environment.", calls((*contract.Service).Deployed, deployed))
 	Matrix    = define("parley/contract/matrix", coord.PermitRead, "Show which version of each contract each repository was tested against.", calls((*contract.Service).Matrix, unchanged[contract.Matrix]))
-	CanMerge  = define("parley/contract/canMerge", coord.PermitRead, "Answer whether a commit of a repository may be merged; waitS waits for a yes.", waits((*contract.Service).CanMerge))
-	CanDeploy = define("parley/contract/canDeploy", coord.PermitRead, "Answer whether a commit of a repository may be deployed; waitS waits for a yes.", waits((*contract.Service).CanDeploy))
+	CanMerge  = rpc.Within(maxWait+rpc.Soon, define("parley/contract/canMerge", coord.PermitRead, "Answer whether a commit of a repository may be merged; waitS waits for a yes.", waits((*contract.Service).CanMerge)))
+	CanDeploy = rpc.Within(maxWait+rpc.Soon, define("parley/contract/canDeploy", coord.PermitRead, "Answer whether a commit of a repository may be deployed; waitS waits for a yes.", waits((*contract.Service).CanDeploy)))
 	WhoBreaks = define("parley/contract/who_breaks", coord.PermitRead, "Name the consumers that a change of a contract breaks, in a few words.", whoBreaks)
 	MayMerge  = define("parley/contract/may_merge", coord.PermitRead, "Answer whether a commit may be merged, or deployed if env is given, in a few words.", mayMerge)
 	Withdraw  = define("parley/contract/withdraw", coord.PermitPropose, "End a contract or a part of it.", ends((*contract.Service).Withdraw))
@@ -121,44 +121,44 @@ var (
 	GetThread      = define("cacp/context/getThread", coord.PermitRead, "Read a context packet and its answers.", thread)
 
 	StartWork    = define("cacp/implementation/start", coord.PermitImplement, "Record that your repository starts to implement a contract.", calls((*contract.Service).Start, workState))
-	CompleteWork = define("cacp/implementation/complete", coord.PermitImplement, "Record that your repository has implemented a contract.", calls((*contract.Service).Complete, workState))
-	VerifyWork   = define("cacp/implementation/verify", coord.PermitImplement, "Record whether the implementations work together.", calls((*contract.Service).Verify, workState))
+	CompleteWork = rpc.Within(rpc.Repository, define("cacp/implementation/complete", coord.PermitImplement, "Record that your repository has implemented a contract.", calls((*contract.Service).Complete, workState)))
+	VerifyWork   = rpc.Within(rpc.Repository, define("cacp/implementation/verify", coord.PermitImplement, "Record whether the implementations work together.", calls((*contract.Service).Verify, workState)))
 	WorkStatus   = define("cacp/implementation/getStatus", coord.PermitRead, "Show each repository's progress on a contract.", workStatus)
 
-	ShareFile        = large(define("cacp/file/share", coord.PermitFiles, "Share a file with a project.", shareFile))
+	ShareFile        = rpc.Within(rpc.Whole, large(define("cacp/file/share", coord.PermitFiles, "Share a file with a project.", shareFile)))
 	RequestFile      = define("cacp/file/request", coord.PermitFiles, "Ask the other repositories of a project for a file.", requestFile)
 	ListFileRequests = define("cacp/file/listRequests", coord.PermitRead, "List the requested files.", listRequests)
-	FulfilRequest    = large(define("cacp/file/fulfillRequest", coord.PermitFiles, "Upload a requested file.", fulfilRequest))
+	FulfilRequest    = rpc.Within(rpc.Whole, large(define("cacp/file/fulfillRequest", coord.PermitFiles, "Upload a requested file.", fulfilRequest)))
 
 	CreateInvite = define("cacp/invite/create", "", "Create an invite for a repository of a project.", createInvite)
 	RevokeInvite = define("cacp/invite/revoke", "", "Revoke an invite.", revokeInvite)
 	ListInvites  = define("cacp/invite/list", "", "List the invites of a project.", listInvites)
 	RedeemInvite = redeemOperation()
 
-	AddPeer     = locally(define("parley/peer/add", "", "Add a peer.", addPeer))
-	JoinHub     = locally(define("parley/peer/join", "", "Redeem an invite at another hub.", joinHub))
+	AddPeer     = rpc.Within(rpc.Elsewhere, locally(define("parley/peer/add", "", "Add a peer.", addPeer)))
+	JoinHub     = rpc.Within(rpc.Elsewhere, locally(define("parley/peer/join", "", "Redeem an invite at another hub.", joinHub)))
 	ListPeers   = locally(define("parley/peer/list", "", "List the peers and how far each is behind.", listPeers))
-	ApprovePeer = locally(define("parley/peer/approve", "", "Approve a peer.", approvePeer))
+	ApprovePeer = rpc.Within(rpc.Elsewhere, locally(define("parley/peer/approve", "", "Approve a peer.", approvePeer)))
 	RemovePeer  = locally(define("parley/peer/remove", "", "Remove a peer.", removePeer))
 	SyncPeer    = locally(define("parley/peer/sync", "", "Schedule a full comparison with a peer.", syncPeer))
-	Enlist      = administers(define("parley/peer/enlist", "", "Register this hub at an exchange.", enlist))
+	Enlist      = rpc.Within(rpc.Elsewhere, administers(define("parley/peer/enlist", "", "Register this hub at an exchange.", enlist)))
 	MintToken   = locally(define("parley/project/token", "", "Create a token for one agent and one project.", mintToken))
 	ListTokens  = locally(define("parley/token/list", "", "List the project tokens, without expired ones.", listTokens))
 	RevokeToken = locally(define("parley/token/revoke", "", "Revoke a project token.", revokeToken))
-	Discover    = administers(define("parley/discover", "", "Search an exchange for agents.", discover))
+	Discover    = rpc.Within(rpc.Elsewhere, administers(define("parley/discover", "", "Search an exchange for agents.", discover)))
 
-	Announce = define("cacp/peer/announce", coord.PermitSync, "Announce a peer to this hub.", announce)
+	Announce = rpc.Within(rpc.Elsewhere, define("cacp/peer/announce", coord.PermitSync, "Announce a peer to this hub.", announce))
 
 	SyncProject  = syncs("cacp/project/sync", "Accept a project from a peer.")
 	SyncRepo     = syncs("cacp/repo/sync", "Accept a repository from a peer.")
 	SyncContract = syncs("cacp/contract/sync", "Accept a contract from a peer.")
 	SyncPacket   = syncs("cacp/context/sync", "Accept a context packet from a peer.")
 
-	SyncProjects = define("cacp/sync/projects", coord.PermitCompare, "List the projects of a peer.", compares(Network.Projects))
-	SyncSummary  = define("cacp/sync/summary", coord.PermitCompare, "Read the hashes of a project's contents.", compares(Network.Summary))
-	SyncPackets  = define("cacp/sync/packets", coord.PermitCompare, "List the packet ids in some buckets.", compares(Network.Packets))
-	SyncVersions = define("cacp/sync/versions", coord.PermitCompare, "List the versions of contracts on this hub.", compares(Network.Versions))
-	SyncCopies   = define("cacp/sync/copies", coord.PermitCompare, "Read current copies of a project's contents.", compares(Network.Copies))
+	SyncProjects = rpc.Within(rpc.Whole, define("cacp/sync/projects", coord.PermitCompare, "List the projects of a peer.", compares(Network.Projects)))
+	SyncSummary  = rpc.Within(rpc.Whole, define("cacp/sync/summary", coord.PermitCompare, "Read the hashes of a project's contents.", compares(Network.Summary)))
+	SyncPackets  = rpc.Within(rpc.Whole, define("cacp/sync/packets", coord.PermitCompare, "List the packet ids in some buckets.", compares(Network.Packets)))
+	SyncVersions = rpc.Within(rpc.Whole, define("cacp/sync/versions", coord.PermitCompare, "List the versions of contracts on this hub.", compares(Network.Versions)))
+	SyncCopies   = rpc.Within(rpc.Whole, define("cacp/sync/copies", coord.PermitCompare, "Read current copies of a project's contents.", compares(Network.Copies)))
 )
 
 // Operations is the table.
@@ -202,7 +202,7 @@ func (s *Services) Admit(_ context.Context, c hub.Caller, o rpc.Spec, params any
 }
 
 func spec(method string, need coord.Permission, doc string) rpc.Spec {
-	s := rpc.Spec{Method: method, Doc: doc, Permission: need, Callers: rpc.Identified, Changes: true, Dialect: rpc.Tolerant}
+	s := rpc.Spec{Method: method, Doc: doc, Permission: need, Callers: rpc.Identified, Changes: true, Dialect: rpc.Tolerant, Deadline: rpc.Soon}
 	if need == coord.PermitRead {
 		s.Callers = slices.Concat(s.Callers, []hub.CallerKind{hub.CallerViewer})
 	}

@@ -282,5 +282,6 @@ func redeemOperation() op[federation.Redemption, federation.Welcome] {
 			return s.Peers.Redeem(ctx, c, r)
 		}}
 	o.Callers = rpc.Everybody
+	o.Deadline = rpc.Elsewhere
 	return o
 }

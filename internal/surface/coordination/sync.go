@@ -83,6 +83,7 @@ type Synced struct {
 func syncs(method, doc string) op[Copied, Synced] {
 	o := op[Copied, Synced]{Spec: spec(method, coord.PermitSync, doc), Form: rpc.Together(mergeCopies)}
 	o.MaxBody, o.Group = largeBody, "sync"
+	o.Deadline = rpc.Whole
 	return o
 }
 

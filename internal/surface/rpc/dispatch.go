@@ -166,7 +166,7 @@ func (d *Dispatcher) perform(ctx context.Context, caller hub.Caller, m *Method, 
 	ctx, span := startSpan(ctx, caller, m)
 	err = allowed(m.Callers, m.Method, caller)
 	if err == nil {
-		err = hub.Contain(m.Method, func() error { return do(ctx) })
+		err = hub.Contain(m.Method, func() error { return m.timed(ctx, do) })
 	}
 	span.End(err)
 	return d.finish(ctx, caller, m, began, err)
@@ -201,8 +201,10 @@ func (d *Dispatcher) performGroup(ctx context.Context, caller hub.Caller, m *Met
 	err := allowed(m.Callers, m.Method, caller)
 	if err == nil {
 		err = hub.Contain(m.Method, func() error {
-			m.together(ctx, caller, calls)
-			return nil
+			return m.timed(ctx, func(ctx context.Context) error {
+				m.together(ctx, caller, calls)
+				return nil
+			})
 		})
 	}
 	span.End(err)

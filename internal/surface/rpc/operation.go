@@ -16,6 +16,7 @@ import (
 	"encoding/json"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
@@ -73,9 +74,13 @@ type Spec struct {
 
 	Unlisted bool // known, but not built: it is not listed among those that can be called
 
-	MaxBody int64  // bytes of a request; 0 for DefaultBody
-	Patient bool   // takes so long that a client waits until its context ends
-	Group   string // requests of one group that follow each other in a batch are performed together; "" for none
+	MaxBody int64 // bytes of a request; 0 for DefaultBody
+	Patient bool  // takes so long that a client waits until its context ends
+
+	// Deadline is the time after which a call ends; see Soon.
+	Deadline time.Duration
+
+	Group string // requests of one group that follow each other in a batch are performed together; "" for none
 }
 
 // An Operation is one entry of a table: it works on services S, takes parameters

@@ -313,3 +313,33 @@ func TestSession(t *testing.T) {
 		})
 	}
 }
+
+// TestDeadline performs operations that wait for the end of their context: at their deadline they
+// end as overloaded, and before it when their caller goes away.
+func TestDeadline(t *testing.T) {
+	began := make(chan struct{}, 1)
+	wait := func(ctx context.Context, _ *bench, _ hub.Caller, _ echoParams) (string, error) {
+		began <- struct{}{}
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
+	short := rpc.Within(time.Millisecond, define("test/short", rpc.Local, rpc.Strict, wait))
+	long := rpc.Within(time.Hour, define("test/long", rpc.Local, rpc.Strict, wait))
+	d := rpc.NewDispatcher(rpc.Recorder{Refused: func(context.Context, hub.AgentID, string, hub.Code) {}}, rpc.Table[*bench]{short, long}.Bind(&bench{}))
+	operator := hub.Caller{Kind: hub.CallerOperator, ID: hub.Operator}
+
+	_, err := rpc.Perform(t.Context(), d, operator, short, echoParams{})
+	if hub.CodeOf(err) != hub.CodeOverloaded || !strings.Contains(err.Error(), "1ms, its deadline") {
+		t.Errorf("at its deadline: got %v", err)
+	}
+	<-began
+
+	ctx, leave := context.WithCancel(t.Context())
+	go func() {
+		<-began
+		leave()
+	}()
+	if _, err := rpc.Perform(ctx, d, operator, long, echoParams{}); !errors.Is(err, context.Canceled) || hub.CodeOf(err) == hub.CodeOverloaded {
+		t.Errorf("without its caller: got %v", err)
+	}
+}

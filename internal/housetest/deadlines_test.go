@@ -1,0 +1,63 @@
+package housetest_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/coordination"
+	"github.com/parley-agents/parley/internal/surface/rpc"
+)
+
+// longer are the operations that agents, other hubs and tokens may call and that have more than
+// ten seconds, with the reason.
+var longer = map[string][]string{
+	"it waits as long as its caller asks": {
+		"acp/inbox", "wake/wait", "cacp/project/changes", "parley/contract/canMerge", "parley/contract/canDeploy",
+	},
+	"git, a process or a check works for it": {
+		"acp/handoff", "parley/coordinate", "parley/run/begin", "parley/run/end", "parley/handoff/diff", "parley/run/recording",
+		"parley/reservations/ask", "parley/reservations/reserve", "parley/reservations/release", "parley/files",
+		"parley/check/list", "parley/check/run", "parley/check/result", "parley/landings/land", "parley/landings/show", "parley/landings/cancel",
+		"parley/landings/retry", "parley/landings/undo", "parley/landings/review", "parley/rescue/show", "parley/agent/log",
+		"parley/agent/session/events", "cacp/implementation/verify", "cacp/implementation/complete",
+	},
+	"it asks another hub": {"parley/peer/add", "parley/peer/join", "parley/peer/approve", "cacp/peer/announce", "cacp/invite/redeem"},
+	"it sends or takes whole projects and files": {
+		"cacp/project/get", "cacp/project/list", "cacp/project/export", "cacp/file/share", "cacp/file/fulfillRequest",
+		"cacp/project/sync", "cacp/repo/sync", "cacp/contract/sync", "cacp/context/sync",
+		"cacp/sync/projects", "cacp/sync/summary", "cacp/sync/packets", "cacp/sync/versions", "cacp/sync/copies",
+	},
+	"it compares everything with the journal": {"parley/audit/verify"},
+}
+
+// TestDeadlines checks that each operation has a deadline in its row, and that one which others
+// than the operator may call has ten seconds, or a reason for more.
+func TestDeadlines(t *testing.T) {
+	known := map[string]bool{}
+	for _, methods := range longer {
+		for _, m := range methods {
+			known[m] = true
+		}
+	}
+	tables := slices.Concat(api.Operations.Bind(&api.Services{}), coordination.Operations.Bind(&coordination.Services{}))
+	if len(tables) < 150 {
+		t.Fatalf("only %d operations were found", len(tables))
+	}
+	for _, m := range tables {
+		isOperators := !slices.ContainsFunc(m.Callers, func(k hub.CallerKind) bool { return k != hub.CallerOperator && k != hub.CallerWindow })
+		switch {
+		case m.Deadline <= 0:
+			t.Errorf("%s has no deadline", m.Method)
+		case m.Deadline > rpc.Soon && !isOperators && !known[m.Method]:
+			t.Errorf("%s has a deadline of %s, and no reason for more than %s", m.Method, m.Deadline, rpc.Soon)
+		case known[m.Method] && m.Deadline <= rpc.Soon:
+			t.Errorf("%s has a reason for more than %s, and does not use it", m.Method, rpc.Soon)
+		}
+		delete(known, m.Method)
+	}
+	for m := range known {
+		t.Errorf("there is no operation %s", m)
+	}
+}
