@@ -47,7 +47,7 @@ import (
 // PARLEY_BENCH_MESSAGES sets the size of the large store (default 1,000,000),
 // PARLEY_BENCH_SECONDS the length of a sustained load (default 30), and
 // PARLEY_BENCH_ONLY picks one part: send, http, memory, lookups, recovery,
-// coordination, peers, pages, kept, teams, proof, guard, landing, contracts, spend, comply or postgres.
+// coordination, peers, pages, kept, teams, proof, guard, landing, contracts, weights, spend, comply or postgres.
 func BenchmarkTable(b *testing.B) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // as parley serve does
 	for b.Loop() {
