@@ -380,13 +380,16 @@ func Running(home string) bool { return sqlite.Locked(home) }
 // Serve answers until ctx ends or the operator stops the hub, then stops in order: no new calls, waiting
 // calls are answered, work under way is finished, the store is closed.
 // It must be called once. The work of the parts outlives ctx: it ends after the
-// last call was answered, because calls wait for it.
+// last call was answered, because calls wait for it. After endTime Serve returns whatever
+// still runs: the caller must end the process then.
 func (s *Server) Serve(ctx context.Context) error {
-	defer s.Close()
 	stopWork := s.run(s.tracer.Context(context.WithoutCancel(ctx)))
 	var listening sync.WaitGroup
-	defer listening.Wait()
-	defer stopWork()
+	end := func() {
+		stopWork()
+		listening.Wait()
+		s.Close()
+	}
 
 	// Room for both listeners: a goroutine whose error is not read must still end.
 	failed := make(chan error, 2)
@@ -400,6 +403,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		close(s.stopping)
 		s.http.Close()
 		s.tools.Close()
+		endsWithin(endTime, end)
 		return fmt.Errorf("server: %w", err)
 	case <-s.stop:
 	case <-ctx.Done():
@@ -408,12 +412,42 @@ func (s *Server) Serve(ctx context.Context) error {
 	// Waiting calls end when stopping closes, so that Shutdown waits only for those under way.
 	close(s.stopping)
 	s.log.Info("stopping")
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	if err := s.http.Shutdown(grace); err != nil {
-		s.log.Warn("some calls were cut off", "err", err)
-		s.http.Close()
+	inOrder := endsWithin(endTime, func() {
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceTime)
+		defer cancel()
+		if err := s.http.Shutdown(grace); err != nil {
+			s.log.Warn("some calls were cut off", "err", err)
+			s.http.Close()
+		}
+		s.tools.Close()
+		end()
+	})
+	if !inOrder {
+		s.log.Warn("some work did not end in time and is cut off", "after", endTime)
 	}
-	s.tools.Close()
 	return nil
+}
+
+// A hub that is asked to stop ends within 10 seconds, and whatever supervises it waits no
+// longer: the calls under way have graceTime, everything together has endTime.
+const (
+	graceTime = 6 * time.Second
+	endTime   = 9 * time.Second
+)
+
+// endsWithin runs f and reports whether it ended within a time.
+func endsWithin(d time.Duration, f func()) bool {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		f()
+	}()
+	late := time.NewTimer(d)
+	defer late.Stop()
+	select {
+	case <-ended:
+		return true
+	case <-late.C:
+		return false
+	}
 }

@@ -53,7 +53,7 @@ var systemd = manager{
 	},
 	render: func(arguments []string) string {
 		return "[Unit]\nDescription=Parley hub\n\n[Service]\nExecStart=" + strings.Join(arguments, " ") +
-			"\nRestart=on-failure\nTimeoutStopSec=60\n\n[Install]\nWantedBy=default.target\n"
+			"\nRestart=on-failure\nTimeoutStopSec=10\n\n[Install]\nWantedBy=default.target\n"
 	},
 
 	install: func(string) [][]string {
@@ -80,7 +80,7 @@ var launchd = manager{
 </array>
 <key>RunAtLoad</key><true/>
 <key>KeepAlive</key><dict><key>SuccessfulExit</key><false/></dict>
-<key>ExitTimeOut</key><integer>60</integer>
+<key>ExitTimeOut</key><integer>10</integer>
 </dict></plist>
 `
 	},

@@ -1,0 +1,21 @@
+package server
+
+import (
+	"testing"
+	"time"
+)
+
+// TestEndsWithin ends work that does not end by itself.
+func TestEndsWithin(t *testing.T) {
+	never := make(chan struct{})
+	defer close(never)
+	if endsWithin(time.Millisecond, func() { <-never }) {
+		t.Error("work that never ends has ended")
+	}
+	if !endsWithin(time.Hour, func() {}) {
+		t.Error("work that ends at once has not ended")
+	}
+	if endTime >= 10*time.Second || graceTime >= endTime {
+		t.Errorf("a hub ends within 10 seconds, and calls have less: got %s and %s", endTime, graceTime)
+	}
+}
