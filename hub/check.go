@@ -135,13 +135,15 @@ const (
 	ResultTimedOut   CheckState = "timed_out"
 	ResultNotStarted CheckState = "not_started" // the setup failed, or the command could not be started
 	ResultCancelled  CheckState = "cancelled"
+
+	ResultInterrupted CheckState = "interrupted" // the hub was killed during the run
 )
 
-// checkNext is the whole state machine. A state without an entry is final. A run that a hub left
-// when it was killed is queued again.
+// checkNext is the whole state machine. A state without an entry is final. A run that a hub cancels
+// because it stops is queued again.
 var checkNext = map[CheckState][]CheckState{
 	ResultQueued:  {ResultRunning, ResultNotStarted, ResultCancelled},
-	ResultRunning: {ResultQueued, ResultPassed, ResultFailed, ResultTimedOut, ResultNotStarted, ResultCancelled},
+	ResultRunning: {ResultQueued, ResultPassed, ResultFailed, ResultTimedOut, ResultNotStarted, ResultCancelled, ResultInterrupted},
 }
 
 // Over reports whether s is final.
@@ -211,6 +213,8 @@ type CheckResult struct {
 	Kept     bool        `json:"kept"`             // it answers a later request; not stored
 	Flaky    bool        `json:"flaky"`            // the same check failed and passed on the same tree; not stored
 	Confined bool        `json:"confined"`         // the system kept it from files that are not its own
+	Level    int         `json:"level,omitempty"`  // of its confinement; see the table of security.md
+	Not      []string    `json:"not,omitempty"`    // parts of the machine that the level does not cover
 	InPlace  bool        `json:"in_place"`         // it ran in a working tree of an agent
 	Before   string      `json:"before,omitempty"` // the files of that tree before the run, as a git tree
 	After    string      `json:"after,omitempty"`
@@ -274,6 +278,8 @@ func (r CheckResult) Failure() string {
 		return name + " was not started: " + r.Reason
 	case ResultCancelled:
 		return name + " was cancelled"
+	case ResultInterrupted:
+		return name + " was interrupted, because the hub was killed during the run; run it again: parley check run " + r.Name + " --again"
 	}
 	return ""
 }

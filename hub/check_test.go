@@ -39,10 +39,10 @@ func TestStageOf(t *testing.T) {
 }
 
 func TestCheckResultAdvance(t *testing.T) {
-	all := []hub.CheckState{hub.ResultQueued, hub.ResultRunning, hub.ResultPassed, hub.ResultFailed, hub.ResultTimedOut, hub.ResultNotStarted, hub.ResultCancelled}
+	all := []hub.CheckState{hub.ResultQueued, hub.ResultRunning, hub.ResultPassed, hub.ResultFailed, hub.ResultTimedOut, hub.ResultNotStarted, hub.ResultCancelled, hub.ResultInterrupted}
 	moves := map[hub.CheckState]string{
 		hub.ResultQueued:  "running not_started cancelled ",
-		hub.ResultRunning: "queued passed failed timed_out not_started cancelled ",
+		hub.ResultRunning: "queued passed failed timed_out not_started cancelled interrupted ",
 	}
 	for _, from := range all {
 		got := ""

@@ -20,7 +20,8 @@ import (
 
 // Checks configures the commands that check commits. The zero value works.
 type Checks struct {
-	Jobs    int    // runs at a time; default half of the processors
+	Jobs    int    // runs at a time; default half of the processors, at least two
+	DiskGB  int    // GiB that the files of a run can have; default 10
 	Require bool   // refuse completions without passed checks
 	Program string // the parley program, which confines commands; default this program
 }
@@ -36,7 +37,7 @@ func (s *Server) openChecks(ctx context.Context) error {
 	// The workshop ends the processes of a hub that was killed; only then nothing uses the worktrees
 	// that the copies remove.
 	shop, err := workshop.Open(ctx, filepath.Join(s.opts.Home, workshopDir), &workshop.Options{
-		Jobs: s.opts.Checks.Jobs, Hidden: []string{s.opts.Home}, Program: s.opts.Checks.Program,
+		Jobs: s.opts.Checks.Jobs, Hidden: []string{s.opts.Home}, Program: s.opts.Checks.Program, Disk: int64(s.opts.Checks.DiskGB) << 30,
 		Checkout: func(ctx context.Context, bare, commit, folder string) error {
 			c, err := s.copies.At(ctx, bare)
 			if err != nil {
@@ -54,6 +55,8 @@ func (s *Server) openChecks(ctx context.Context) error {
 	}
 
 	o := &check.Options{Clock: s.clock, Log: s.log, Content: s.content, Jobs: s.opts.Checks.Jobs, Require: s.requiresChecks, Judge: judging}
+	o.Tell = func(tx hub.Tx, payload any) (hub.Message, error) { return s.mail.TellOperator(tx, payload) }
+	o.Announce = func(messages ...hub.Message) { s.mail.Announce(messages...) }
 	if s.postgres != nil {
 		o.Machine = s.postgres.Machine()
 		o.Hub = s.hubName()
@@ -321,7 +324,7 @@ func (r checkRunner) Run(ctx context.Context, j check.Job) (check.Outcome, error
 
 	out := check.Outcome{
 		State: hub.CheckState(got.State), ExitCode: got.ExitCode, Duration: got.Duration, Reason: got.Reason, Tail: got.Output.Tail, Bytes: got.Output.Bytes, SHA256: got.Output.SHA256,
-		Confined: got.Confined, InPlace: got.InPlace, Before: got.Before, After: got.After, Abandoned: got.State == workshop.StateCancelled && ctx.Err() != nil,
+		Confined: got.Confined, Level: int(got.Coverage.Level), Not: got.Coverage.Not, InPlace: got.InPlace, Before: got.Before, After: got.After, Abandoned: got.State == workshop.StateCancelled && ctx.Err() != nil,
 	}
 	if t := got.Tests; t != nil {
 		out.Tests = &hub.TestCount{Total: t.Total, Failed: t.Failed, Skipped: t.Skipped}

@@ -264,7 +264,7 @@ func (l landingChecks) Run(ctx context.Context, q landing.CheckRun) (landing.Che
 	if err := repos.Keep(ctx, q.Repository, "checked/"+q.Commit.ID, q.Commit.ID); err != nil {
 		return landing.CheckReport{}, err
 	}
-	_, results, err := l.s.checks.Try(ctx, hub.Caller{ID: hub.Self}, plan)
+	_, results, err := l.s.checks.Try(ctx, hub.Caller{ID: hub.Self}, plan, q.Since)
 	if err != nil {
 		return landing.CheckReport{}, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/confine"
 	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/service/check"
 	"github.com/parley-agents/parley/internal/shell"
@@ -425,7 +426,8 @@ func resultNotes(r hub.CheckResult) (notes []string) {
 		{r.Note != "", r.Note},
 		{r.Kept, "kept from an earlier run"},
 		{r.Flaky, "flaky: it failed and passed on these files"},
-		{r.State.Over() && !r.Confined, "not confined"},
+		{r.State.Over() && !r.Confined && r.State != hub.ResultInterrupted, "not confined"},
+		{r.Level > 0, confine.Coverage{Level: confine.Level(r.Level), Not: r.Not}.String()},
 		{r.InPlace, "in place"},
 		{r.Reason != "", r.Reason},
 	} {

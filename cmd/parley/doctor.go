@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/confine"
 	"github.com/parley-agents/parley/internal/connect"
 	"github.com/parley-agents/parley/internal/durable"
 	"github.com/parley-agents/parley/internal/guard"
@@ -50,7 +52,7 @@ code is 1 if there is a problem.`,
 			}
 
 			checks := server.Diagnose(cmd.Context(), home, url)
-			checks = append(checks, checkDisk(home))
+			checks = append(checks, checkDisk(home), checkConfinement())
 
 			// Agents and connections are checked if the hub answers and takes the key.
 			if key, err := operatorKey(home); err == nil && !slices.ContainsFunc(checks, func(c server.Check) bool { return !c.OK && (c.What == "hub" || c.What == "operator's key") }) {
@@ -118,6 +120,19 @@ func checkDisk(home string) server.Check {
 		c.Hint = `free some space, or run "parley archive" to move old records into files`
 	}
 	return c
+}
+
+// checkConfinement tries how this machine confines the checks of repositories.
+func checkConfinement() server.Check {
+	const what = "checks of repositories"
+	got, err := confine.Probe("")
+	switch {
+	case errors.Is(err, confine.ErrUnsupported):
+		return server.Check{What: what, OK: true, Detail: fmt.Sprintf("%v; only checks that were added with --unconfined run", err)}
+	case err != nil:
+		return server.Check{What: what, Detail: err.Error(), Hint: "docs/security.md explains what a check needs to be confined"}
+	}
+	return server.Check{What: what, OK: true, Detail: "confined at " + got.String()}
 }
 
 // checkHub looks at the agents, roots and channels of a hub that answers.

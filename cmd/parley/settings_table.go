@@ -340,8 +340,14 @@ var hubSettingRows = []*hubSetting{
 	{
 		Member:  "checks.jobs",
 		Help:    "[checks](landing.md) that run at the same time",
-		Default: "half of the processors",
+		Default: "half of the processors, at least 2",
 		Kind:    numberKind(func(to *hubSettings) *int { return &to.Checks.Jobs }),
+	},
+	{
+		Member:  "checks.disk_gb",
+		Help:    "GB that the files of a check can have, with its temporary folder; counted every 10 s, and the limit of one file",
+		Default: "10",
+		Kind:    numberKind(func(to *hubSettings) *int { return &to.Checks.DiskGB }),
 	},
 	{
 		Member: "repositories",

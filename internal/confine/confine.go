@@ -9,14 +9,15 @@
 //
 // The confinement is that of Landlock, so it needs Linux 6.2 or later ([Supported]). A confined
 // command writes to the folders of its [Rules] alone, and reads everything but the hidden files,
-// devices, and the folders above hidden files. Where the system lets a user make namespaces, the
-// command is sealed as well: it has mounts of its own, in which all other files are read-only and
-// the sockets of services that act for the user are not there. [Report] says what the system did.
+// devices, and the folders above hidden files. The rest of the machine is kept apart at the best
+// [Level] that the system has. At the first one, the process that the supervisor starts is the first
+// of namespaces of its own: it makes the mounts, in which all other files are read-only and the
+// sockets of services that act for the user are not there, and starts the process that becomes the
+// command. At the others, that process confines itself alone, with mounts of its own if it can.
+// [Report] says what the system did, and [Coverage] what the level does not cover.
 //
-// A command that is not sealed can change modes, owners, times and attributes of the user's
-// files, and it can use Unix sockets in the file system, unless the kernel has Landlock 9. Before
-// Linux 6.12 a command can send signals to other processes of the user. No command is kept from
-// using the processor and filling the disk, and from finding out which files there are.
+// No command is kept from using the processor, from using up what the kernel counts for a whole user,
+// and from finding out which files there are.
 package confine
 
 import (
@@ -47,6 +48,9 @@ type Rules struct {
 
 	Processes int   `json:"processes,omitempty"` // at a time; 0 for no limit
 	Memory    int64 `json:"memory,omitempty"`    // bytes of all processes together; 0 for no limit
+	Disk      int64 `json:"disk,omitempty"`      // bytes of one file, and of Base or all files of Write; 0 for no limit
+
+	Level Level `json:"level,omitempty"` // the best level to take; 0 for the best one of the system
 }
 
 // A Command is a program to run.
@@ -72,6 +76,7 @@ type Limit string
 const (
 	LimitProcesses Limit = "processes"
 	LimitMemory    Limit = "memory"
+	LimitDisk      Limit = "disk"
 )
 
 // A Report tells how a command ended.
@@ -83,9 +88,10 @@ type Report struct {
 	Limit    Limit  `json:"limit,omitempty"` // it was ended because of a limit
 	Left     int    `json:"left,omitempty"`  // processes that it had left behind, which were ended
 
-	Confined bool   `json:"confined"`
-	Sealed   bool   `json:"sealed,omitempty"`  // all else is mounted read-only, and sockets of services are out of reach
-	Network  string `json:"network,omitempty"` // of a command that must not use it
+	Confined bool     `json:"confined"`
+	Coverage Coverage `json:"coverage,omitzero"`
+	Sealed   bool     `json:"sealed,omitempty"`  // all else is mounted read-only, and sockets of services are out of reach
+	Network  string   `json:"network,omitempty"` // of a command that must not use it
 }
 
 // stopTime is the time in which a supervisor ends all processes.

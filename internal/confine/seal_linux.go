@@ -13,17 +13,15 @@ import (
 
 // Capabilities of capabilities(7).
 const (
+	capKill     = 5
 	capNetAdmin = 12 // for the loopback addresses
 	capSysAdmin = 21 // for mounts
 )
 
-// namespaces makes a process have users and mounts of its own, and with offline a network, too.
-// Users keep their numbers.
-func namespaces(attr *syscall.SysProcAttr, offline bool) error {
-	attr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS
-	if offline {
-		attr.Cloneflags |= syscall.CLONE_NEWNET
-	}
+// namespaces makes a process have namespaces of its own, such as users and mounts. Users keep their
+// numbers.
+func namespaces(attr *syscall.SysProcAttr, spaces uintptr) error {
+	attr.Cloneflags = spaces
 	if os.Getuid() != 0 {
 		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}}
 		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,9 @@ import (
 // needABI is the first version of Landlock that restricts the truncation of files: without it a
 // command could empty every file of the user. Linux has it since 6.2.
 const needABI = 3
+
+// scopesABI is the first version that keeps a process from signalling others. Linux has it since 6.12.
+const scopesABI = 6
 
 // tcpABI is the first version that restricts TCP. Linux has it since 6.7.
 const tcpABI = 4
@@ -72,8 +76,10 @@ func memory(pid int) int64 {
 // A stageRequest is what the process that becomes the command reads from its standard input.
 type stageRequest struct {
 	Rules
-	Network string `json:"network,omitempty"` // as the supervisor made it
+	Network string `json:"network,omitempty"` // as the process before made it
 	Own     bool   `json:"own,omitempty"`     // it has users and mounts of its own
+	First   bool   `json:"first,omitempty"`   // it is the first process of a namespace, and starts the command
+	Sealed  bool   `json:"sealed,omitempty"`  // its mounts were made by the first process
 }
 
 // A stageAnswer is what that process says before it becomes the command, or why it cannot.
@@ -82,32 +88,54 @@ type stageAnswer struct {
 	Sealed   bool   `json:"sealed,omitempty"`
 	Network  string `json:"network,omitempty"`
 	Error    string `json:"error,omitempty"`
+	Unable   bool   `json:"unable,omitempty"` // the system does not let it make what the level needs
+	Left     int    `json:"left,omitempty"`   // processes that the command left, said by the first one at its end
+}
+
+// An attempt is a way to start a command, which not every system has.
+type attempt struct {
+	level  Level
+	spaces uintptr // flags of clone(2) for the namespaces of the process
+}
+
+// attempts returns the ways to start a command, the best one first.
+func (r Rules) attempts() []attempt {
+	const own = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS
+	if r.Unconfined {
+		if r.Offline {
+			return []attempt{{spaces: own}, {}}
+		}
+		return []attempt{{}}
+	}
+	weak := LevelScopes
+	if version, err := ll.LandlockGetABIVersion(); err != nil || version < scopesABI {
+		weak = LevelFiles
+	}
+	if r.Level > LevelNamespaces {
+		return []attempt{{level: max(weak, r.Level)}}
+	}
+	return []attempt{
+		{LevelNamespaces, own | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC},
+		{weak, own | syscall.CLONE_NEWIPC},
+		{level: weak},
+	}
 }
 
 // start starts the process that becomes the command.
 func start(args []string, rules Rules) (child, error) {
 	runtime.LockOSThread() // the command is killed when the thread that started it ends
 
-	pid := 0
-	var answer stageAnswer
-	var err error
-	separate := rules.Offline || !rules.Unconfined
-	if separate {
-		pid, answer, err = startStage(args, rules, true)
+	for _, try := range rules.attempts() {
+		c, err := startStage(args, rules, try)
+		if errors.Is(err, errUnable) {
+			continue
+		}
+		if err == nil {
+			go c.reap()
+		}
+		return c, err
 	}
-	if !separate || errors.Is(err, errNoNamespace) {
-		pid, answer, err = startStage(args, rules, false)
-	}
-	if err != nil {
-		return child{}, err
-	}
-
-	c := child{pid: pid, confined: answer.Confined, sealed: answer.Sealed, network: answer.Network, ended: make(chan int, 1)}
-	go c.reap()
-	if answer.Error != "" {
-		return child{}, errNotStarted(answer.Error)
-	}
-	return c, nil
+	return child{}, fmt.Errorf("%w: it makes no process that is confined", ErrUnsupported)
 }
 
 // reap takes the exit status of the command, and of every other child of this process: it is
@@ -128,65 +156,118 @@ func (c child) reap() {
 	}
 }
 
-// errNoNamespace is the error about a system that makes no namespaces for this user.
-var errNoNamespace = errors.New("no namespace")
+// errUnable is the error about a system that does not have a way to start a command.
+var errUnable = errors.New("this system makes no such process")
 
-// startStage starts this program again with the argument that makes it become the command, and
-// returns its answer. With separate, the process is in namespaces of its own.
-func startStage(args []string, rules Rules, separate bool) (pid int, answer stageAnswer, err error) {
-	requestIn, requestOut, err := os.Pipe()
-	if err != nil {
-		return 0, answer, err
-	}
-	defer requestIn.Close()
-	defer requestOut.Close()
-	answerIn, answerOut, err := os.Pipe()
-	if err != nil {
-		return 0, answer, err
-	}
-	defer answerIn.Close()
-	defer answerOut.Close()
-
-	request := stageRequest{Rules: rules}
+// startStage starts the process that becomes the command, or the first one of a namespace, which
+// starts that, and waits until it is the command.
+func startStage(args []string, rules Rules, try attempt) (child, error) {
+	rules.Level = try.level
+	request := stageRequest{Rules: rules, First: try.spaces&syscall.CLONE_NEWPID != 0}
 	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if separate {
+	if try.spaces != 0 {
 		request.Own = true
 		if rules.Offline {
 			request.Network = NetworkNone
+			try.spaces |= syscall.CLONE_NEWNET
 		}
-		if err := namespaces(attr, rules.Offline); err != nil {
-			return 0, answer, errNoNamespace
+		if err := namespaces(attr, try.spaces); err != nil {
+			return child{}, errUnable
 		}
 	}
+
+	pid, answers, err := startProcess(request, args, attr)
+	if err != nil {
+		if try.spaces != 0 {
+			err = errUnable
+		}
+		return child{}, err
+	}
+	read := answers.last
+	if request.First { // it says its last answer when the command has ended
+		read = answers.first
+	}
+	answer := read()
+	if answer.Unable {
+		answers.Close()
+		for {
+			if _, err := syscall.Wait4(pid, nil, 0, nil); err != syscall.EINTR {
+				return child{}, errUnable
+			}
+		}
+	}
+	if answer.Error != "" {
+		answers.Close()
+		go child{pid: pid, ended: make(chan int, 1)}.reap()
+		return child{}, errNotStarted(answer.Error)
+	}
+
+	c := child{pid: pid, confined: answer.Confined, sealed: answer.Sealed, network: answer.Network, ended: make(chan int, 1)}
+	c.coverage = coverage(try.level, answer.Sealed)
+	if request.First {
+		c.first = true
+		c.left = func() int { return answers.last().Left }
+	}
+	return c, nil
+}
+
+// startProcess starts this program again with the argument that makes it become the command, and
+// gives it its request.
+func startProcess(request stageRequest, args []string, attr *syscall.SysProcAttr) (pid int, answers *answerReader, err error) {
 	raw, err := json.Marshal(request)
 	if err != nil {
-		return 0, answer, err
+		return 0, nil, err
+	}
+	requestIn, requestOut, err := os.Pipe()
+	if err != nil {
+		return 0, nil, err
+	}
+	defer requestOut.Close()
+	answerIn, answerOut, err := os.Pipe()
+	if err != nil {
+		requestIn.Close()
+		return 0, nil, err
 	}
 
 	p, err := os.StartProcess(self(), append([]string{"parley", "confined", stage, "--"}, args...), &os.ProcAttr{
 		Env: os.Environ(), Files: []*os.File{requestIn, os.Stderr, os.Stderr, answerOut}, Sys: attr,
 	})
+	requestIn.Close()
+	answerOut.Close()
 	if err != nil {
-		if separate {
-			err = errNoNamespace
-		}
-		return 0, answer, err
+		answerIn.Close()
+		return 0, nil, err
 	}
 	pid = p.Pid
 	p.Release()
-	answerOut.Close()
-	requestIn.Close()
-	_, err = requestOut.Write(raw)
-	requestOut.Close()
-	if err != nil {
+	requestOut.Write(raw) // a process that ended at once gives no answer
+	return pid, &answerReader{answerIn, json.NewDecoder(answerIn)}, nil
+}
+
+// An answerReader reads the answers of a process until it becomes the command, or ends.
+type answerReader struct {
+	io.Closer
+	dec *json.Decoder
+}
+
+// first returns the next answer.
+func (r *answerReader) first() (answer stageAnswer) {
+	if r.dec.Decode(&answer) != nil {
 		answer.Error = "the process of the command ended at once"
 	}
+	return answer
+}
 
-	// The process closes its end when it becomes the command, or ends.
-	dec := json.NewDecoder(answerIn)
-	for dec.Decode(&answer) == nil {
+// last returns all answers until the process closes its end, as one.
+func (r *answerReader) last() (answer stageAnswer) {
+	n := 0
+	for r.dec.Decode(&answer) == nil {
+		n++
 	}
-	return pid, answer, nil
+	if n == 0 {
+		answer.Error = "the process of the command ended at once"
+	}
+	return answer
 }
 
 // become confines this process and then becomes the command. It returns only on failure.
@@ -195,40 +276,41 @@ func become(args []string) int {
 	answers := os.NewFile(3, "answers")
 	syscall.CloseOnExec(3)
 	say := json.NewEncoder(answers)
-	err := limitAndExec(args, say)
+	var request stageRequest
+	if err := json.NewDecoder(os.Stdin).Decode(&request); err != nil {
+		say.Encode(stageAnswer{Error: "read the rules of the command: " + err.Error()})
+		return 127
+	}
+	program, err := exec.LookPath(args[0])
+	if err == nil && request.First {
+		return runFirst(request, args, program, say)
+	}
+	if err == nil {
+		err = limitAndExec(request, args, program, say)
+	}
 	say.Encode(stageAnswer{Error: err.Error()})
 	return 127
 }
 
-// limitAndExec reads the rules, obeys them and executes the command.
-func limitAndExec(args []string, say *json.Encoder) error {
-	var request stageRequest
-	if err := json.NewDecoder(os.Stdin).Decode(&request); err != nil {
-		return fmt.Errorf("read the rules of the command: %w", err)
-	}
-	program, err := exec.LookPath(args[0])
-	if err != nil {
-		return err
-	}
-
+// limitAndExec obeys the rules and executes the command.
+func limitAndExec(request stageRequest, args []string, program string, say *json.Encoder) error {
 	if request.Network == NetworkNone && loopback() == nil {
 		request.Network = NetworkLoopback
 	}
-	sealed := false
-	if request.Own && !request.Unconfined {
+	if request.Own && !request.Unconfined && !request.Sealed {
 		own, err := seal(request.Rules, program)
 		if errors.Is(err, errSealed) {
 			return err
 		}
-		sealed = err == nil
-		if sealed {
+		request.Sealed = err == nil
+		if request.Sealed {
 			request.Write = append(request.Write, own...)
 		}
 	}
 	if err := limit(request); err != nil {
 		return err
 	}
-	if err := dropCapabilities(); err != nil {
+	if err := dropCapabilities(request.Level); err != nil {
 		return err
 	}
 	if request.Offline && request.Network == "" {
@@ -236,6 +318,11 @@ func limitAndExec(args []string, say *json.Encoder) error {
 	}
 	if !request.Unconfined {
 		if err := restrict(&request); err != nil {
+			return err
+		}
+	}
+	if request.Level > LevelNamespaces {
+		if err := filterCalls(); err != nil {
 			return err
 		}
 	}
@@ -247,7 +334,7 @@ func limitAndExec(args []string, say *json.Encoder) error {
 	if err != nil {
 		return err
 	}
-	if err := say.Encode(stageAnswer{Confined: !request.Unconfined, Sealed: sealed, Network: request.Network}); err != nil {
+	if err := say.Encode(stageAnswer{Confined: !request.Unconfined, Sealed: request.Sealed, Network: request.Network}); err != nil {
 		return err
 	}
 	return fmt.Errorf("%s: %w", program, syscall.Exec(program, args, os.Environ()))
@@ -268,22 +355,20 @@ const (
 
 // limit sets the limits that the kernel enforces.
 func limit(request stageRequest) error {
-	none := syscall.Rlimit{}
-	if err := syscall.Setrlimit(syscall.RLIMIT_CORE, &none); err != nil {
+	if err := lowerLimit(syscall.RLIMIT_CORE, 0); err != nil {
 		return err
+	}
+	if request.Disk > 0 {
+		if err := lowerLimit(syscall.RLIMIT_FSIZE, uint64(request.Disk)); err != nil {
+			return err
+		}
 	}
 	if request.Processes > 0 && os.Getuid() != 0 { // the kernel does not limit root
 		tasks := uint64(request.Processes) * tasksOfProcess
 		if !request.Own {
 			tasks += tasksOfUser() // the kernel counts all processes of the user
 		}
-		var now syscall.Rlimit
-		if err := syscall.Getrlimit(rlimitNproc, &now); err != nil {
-			return err
-		}
-		now.Max = min(now.Max, tasks)
-		now.Cur = now.Max
-		if err := syscall.Setrlimit(rlimitNproc, &now); err != nil {
+		if err := lowerLimit(rlimitNproc, tasks); err != nil {
 			return err
 		}
 	}
@@ -296,6 +381,17 @@ func limit(request stageRequest) error {
 		return errno
 	}
 	return nil
+}
+
+// lowerLimit sets a limit of this process, unless it has a lower one.
+func lowerLimit(resource int, most uint64) error {
+	var now syscall.Rlimit
+	if err := syscall.Getrlimit(resource, &now); err != nil {
+		return err
+	}
+	now.Max = min(now.Max, most)
+	now.Cur = now.Max
+	return syscall.Setrlimit(resource, &now)
 }
 
 // tasksOfUser returns the number of threads of all processes of this user.
@@ -317,20 +413,20 @@ func tasksOfUser() uint64 {
 // keptCapabilities are those of root over files and users. The others, such as that of raw
 // disks, devices, modules and mounts, would lead around the confinement.
 var keptCapabilities = map[uintptr]bool{
-	0:  true, // CAP_CHOWN
-	1:  true, // CAP_DAC_OVERRIDE
-	3:  true, // CAP_FOWNER
-	4:  true, // CAP_FSETID
-	5:  true, // CAP_KILL
-	6:  true, // CAP_SETGID
-	7:  true, // CAP_SETUID
-	8:  true, // CAP_SETPCAP
-	10: true, // CAP_NET_BIND_SERVICE
+	0:       true, // CAP_CHOWN
+	1:       true, // CAP_DAC_OVERRIDE
+	3:       true, // CAP_FOWNER
+	4:       true, // CAP_FSETID
+	capKill: true,
+	6:       true, // CAP_SETGID
+	7:       true, // CAP_SETUID
+	8:       true, // CAP_SETPCAP
+	10:      true, // CAP_NET_BIND_SERVICE
 }
 
 // dropCapabilities makes the command have no more capabilities than a user has, or as root those
-// over files and users.
-func dropCapabilities() error {
+// over files and users. Without a namespace of processes, root cannot signal the processes of others.
+func dropCapabilities(level Level) error {
 	_, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, prCapAmbient, prCapAmbientClear, 0, 0, 0, 0)
 	if errno != 0 {
 		return fmt.Errorf("drop capabilities: %w", errno)
@@ -339,7 +435,8 @@ func dropCapabilities() error {
 		return nil // the kernel takes them away when the process becomes the command
 	}
 	for capability := range uintptr(lastCapability + 1) {
-		if keptCapabilities[capability] {
+		isKept := keptCapabilities[capability] && (capability != capKill || level <= LevelNamespaces)
+		if isKept {
 			continue
 		}
 		_, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, prCapBsetDrop, capability, 0)
@@ -386,6 +483,9 @@ func restrict(request *stageRequest) error {
 		return err
 	}
 	config := landlock.V11.BestEffort()
+	if request.Level == LevelFiles {
+		config.Scoped = 0
+	}
 	if request.Offline && request.Network == NetworkOpen && version >= tcpABI {
 		request.Network = NetworkNoTCP
 	} else {

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -58,7 +60,20 @@ type child struct {
 	confined bool
 	sealed   bool
 	network  string
+	coverage Coverage
 	ended    chan int // gets the exit code
+
+	first bool       // it is the first process of a namespace, which started the command
+	left  func() int // processes that the command of a namespace left; valid after its end
+}
+
+// processes returns the processes of the command.
+func (c child) processes(pen *stray.Pen) []int {
+	all := pen.Processes()
+	if c.first {
+		all = slices.DeleteFunc(all, func(pid int) bool { return pid == c.pid })
+	}
+	return all
 }
 
 // supervise runs a command until it ends, reaches a limit or is released, and then ends every
@@ -70,22 +85,37 @@ func supervise(args []string, rules Rules, released <-chan struct{}) Report {
 		pen.Kill()
 		return Report{Error: err.Error()}
 	}
-	report := Report{Started: true, Confined: c.confined, Sealed: c.sealed, Network: c.network, ExitCode: -1}
+	report := Report{Started: true, Confined: c.confined, Sealed: c.sealed, Coverage: c.coverage, Network: c.network, ExitCode: -1}
 
 	watch := time.NewTicker(watchEvery)
 	defer watch.Stop()
+	count := time.NewTicker(countEvery)
+	defer count.Stop()
+	full := make(chan bool, 1)
 	over := false
+	hasEnded := false
 	for !over {
 		select {
 		case report.ExitCode = <-c.ended:
+			hasEnded = true
 			over = true
 		case <-released:
 			report.Ended = true
 			over = true
 		case <-watch.C:
-			report.Limit = exceeded(pen.Processes(), rules)
-			over = report.Limit != ""
+			report.Limit = exceeded(c.processes(pen), rules)
+		case <-count.C:
+			if rules.Disk > 0 {
+				count.Stop()
+				go func() { full <- rules.used() > rules.Disk }()
+			}
+		case isFull := <-full:
+			if isFull {
+				report.Limit = LimitDisk
+			}
+			count.Reset(countEvery)
 		}
+		over = over || report.Limit != ""
 	}
 
 	left := slices.DeleteFunc(pen.Processes(), func(pid int) bool { return pid == c.pid })
@@ -94,10 +124,58 @@ func supervise(args []string, rules Rules, released <-chan struct{}) Report {
 		report.Limit = exceeded(left, rules)
 	}
 	endGroups(append(left, c.pid))
+	if c.first && !hasEnded { // the kernel takes its status when every process of the namespace has ended
+		select {
+		case <-c.ended:
+		case <-time.After(endTime):
+		}
+	}
 	if err := pen.Kill(); err != nil {
 		report.Error = err.Error()
 	}
+
+	// The kernel has ended what the command of a namespace left.
+	if c.left != nil {
+		report.Left = max(report.Left, c.left())
+		hasMany := rules.Processes > 0 && report.Left > rules.Processes
+		if report.Limit == "" && !report.Ended && hasMany {
+			report.Limit = LimitProcesses
+		}
+	}
+	if report.Limit == "" && rules.Disk > 0 && report.ExitCode == tooLargeFile {
+		report.Limit = LimitDisk
+	}
 	return report
+}
+
+// endTime is the time in which a namespace must be gone after a kill.
+const endTime = 5 * time.Second
+
+// countEvery is the time between two counts of the bytes that a command has on disk.
+const countEvery = 10 * time.Second
+
+// tooLargeFile is the exit code of a command that was ended by the kernel because it wrote a file
+// beyond its limit: 128 and the number of SIGXFSZ.
+const tooLargeFile = 128 + 25
+
+// used returns the bytes that the files of a command have on disk.
+func (r Rules) used() (bytes int64) {
+	folders := r.Write
+	if r.Base != "" {
+		folders = []string{r.Base}
+	}
+	for _, folder := range folders {
+		filepath.WalkDir(folder, func(_ string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return nil // it was removed meanwhile
+			}
+			if info, err := d.Info(); err == nil {
+				bytes += onDisk(info)
+			}
+			return nil
+		})
+	}
+	return bytes
 }
 
 // exceeded returns the limit that the processes exceed.

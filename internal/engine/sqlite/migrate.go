@@ -100,6 +100,9 @@ var eventSchema string
 //go:embed schema/0028_waiting.sql
 var waitingSchema string
 
+//go:embed schema/0031_interrupted.sql
+var interruptedSchema string
+
 //go:embed schema/0032_known_usage.sql
 var knownUsageSchema string
 
@@ -192,9 +195,9 @@ var migrations = []func(*conn) error{
 		}
 		return c.db.Exec(waitingSchema)
 	},
-	func(*conn) error { return nil }, // version 29 changes no table, nor do the next two
+	func(*conn) error { return nil }, // version 29 changes no table, nor does the next one
 	func(*conn) error { return nil },
-	func(*conn) error { return nil },
+	func(c *conn) error { return c.db.Exec(interruptedSchema) },
 	func(c *conn) error {
 		if err := addColumn(c, "budgets", "unpriced"); err != nil {
 			return err

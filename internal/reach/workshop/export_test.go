@@ -1,6 +1,10 @@
 package workshop
 
-import "io"
+import (
+	"io"
+
+	"github.com/parley-agents/parley/internal/confine"
+)
 
 // SetSupported replaces the question whether the system can confine, until the function that it
 // returns is called.
@@ -8,6 +12,12 @@ func SetSupported(f func() error) (restore func()) {
 	old := supported
 	supported = f
 	return func() { supported = old }
+}
+
+// Weaken makes the runs of a shop take a level, on a machine that had another one before its first run.
+func Weaken(s *Shop, best confine.Coverage, level confine.Level) {
+	s.coverage = func() (confine.Coverage, error) { return best, nil }
+	s.level = level
 }
 
 // CountXML counts the tests in one file of JUnit.

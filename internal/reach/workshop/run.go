@@ -261,8 +261,9 @@ func (r *run) rules() confine.Rules {
 		Unconfined: check.Unconfined, Offline: check.Offline, Hidden: r.shop.hidden(),
 		Base:      r.work,
 		Temporary: r.temporary(),
+		Level:     r.shop.level,
 		Write:     slices.Concat([]string{r.tree, r.home(), r.temporary()}, check.Writable),
-		Processes: r.shop.opts.Processes, Memory: r.shop.opts.Memory,
+		Processes: r.shop.opts.Processes, Memory: r.shop.opts.Memory, Disk: r.shop.opts.Disk,
 	}
 	if r.job.InPlace == "" {
 		rules.Read = []string{r.job.Copy} // for git in the worktree
@@ -278,6 +279,7 @@ func (r *run) rules() confine.Rules {
 func (r *run) judge(ctx context.Context, report confine.Report, err error) State {
 	res := &r.result
 	res.Confined = report.Confined
+	res.Coverage = report.Coverage
 	res.Sealed = report.Sealed
 	res.Network = report.Network
 	res.Left += report.Left
@@ -293,8 +295,13 @@ func (r *run) judge(ctx context.Context, report confine.Report, err error) State
 	case !report.Started:
 		res.State = StateNotStarted
 		res.Reason = report.Error
+	case r.isWeaker(report):
+		res.State = StateNotStarted
+		res.Reason = fmt.Sprintf("it does not count, because this machine confined it less than checks before: %s", report.Coverage)
 	case report.Limit == confine.LimitProcesses:
 		res.Reason = fmt.Sprintf("it was ended: it had more than %d processes", r.shop.opts.Processes)
+	case report.Limit == confine.LimitDisk:
+		res.Reason = fmt.Sprintf("it was ended: it wrote more than %d MiB", r.shop.opts.Disk>>20)
 	case report.Limit == confine.LimitMemory:
 		res.Reason = fmt.Sprintf("it was ended: it used more than %d MiB of memory", r.shop.opts.Memory>>20)
 	case report.Error != "":
@@ -306,6 +313,13 @@ func (r *run) judge(ctx context.Context, report confine.Report, err error) State
 		}
 	}
 	return res.State
+}
+
+// isWeaker reports whether a command was confined less than this machine could before its first check:
+// a check may have taken what the level needs, such as the namespaces of its user.
+func (r *run) isWeaker(report confine.Report) bool {
+	best, err := r.shop.coverage()
+	return err == nil && !r.job.Check.Unconfined && report.Coverage.Weaker(best)
 }
 
 // finish reads the results of tests, takes the digest of a tree in place, and fills the cache.

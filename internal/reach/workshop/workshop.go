@@ -22,6 +22,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/parley-agents/parley/internal/confine"
@@ -32,6 +33,8 @@ const (
 	DefaultTimeout   = 10 * time.Minute
 	DefaultProcesses = 1024
 	TailBytes        = 64 << 10 // of the end of the output
+	DefaultDisk      = 10 << 30 // bytes
+	LeastJobs        = 2        // so that a check that does not end leaves a place for others
 	OutputBytes      = 8 << 20  // of the output in a file
 )
 
@@ -103,6 +106,7 @@ type Result struct {
 	Output   Output
 
 	Confined bool
+	Coverage confine.Coverage
 	Sealed   bool   // see confine.Report
 	Network  string // what was done to turn the network off; see confine.Report
 	InPlace  bool
@@ -114,11 +118,12 @@ type Result struct {
 
 // Options are the settings of a Shop.
 type Options struct {
-	Jobs      int      // runs at a time; 0 for half of the processors
+	Jobs      int      // runs at a time; 0 for half of the processors, and at least LeastJobs
 	Hidden    []string // absolute paths that checks may not read, beside confine.Secrets: the hub's home
 	Program   string   // whose command "confined" calls confine.Main; "" for this program
 	Processes int      // of a run at a time; 0 for DefaultProcesses
 	Memory    int64    // bytes of a run; 0 for half of the machine's
+	Disk      int64    // bytes of a file of a run, and of all its files; 0 for DefaultDisk
 
 	// Checkout makes a clean worktree of a commit in a folder that does not exist; nil for git
 	// without filters. The worktree is removed by removing its folder and pruning.
@@ -131,6 +136,11 @@ type Shop struct {
 	opts   Options
 	queue  *queue
 	caches *caches
+
+	level confine.Level // the best one to take; 0 for that of the machine. Tests set it
+
+	// coverage returns how this machine confines a check, as it was before the first one ran.
+	coverage func() (confine.Coverage, error)
 }
 
 // Open returns a Shop that has its files in folder. It ends and removes the runs of a process
@@ -141,7 +151,10 @@ func Open(ctx context.Context, folder string, opts *Options) (*Shop, error) {
 		s.opts = *opts
 	}
 	if s.opts.Jobs <= 0 {
-		s.opts.Jobs = max(1, runtime.NumCPU()/2)
+		s.opts.Jobs = max(LeastJobs, runtime.NumCPU()/2)
+	}
+	if s.opts.Disk <= 0 {
+		s.opts.Disk = DefaultDisk
 	}
 	if s.opts.Processes <= 0 {
 		s.opts.Processes = DefaultProcesses
@@ -159,6 +172,7 @@ func Open(ctx context.Context, folder string, opts *Options) (*Shop, error) {
 	}
 	s.folder = real
 	s.queue = newQueue(s.opts.Jobs)
+	s.coverage = sync.OnceValues(func() (confine.Coverage, error) { return confine.Probe(s.opts.Program) })
 	s.caches = &caches{folder: filepath.Join(s.folder, "caches")}
 	if err := s.recover(ctx); err != nil {
 		return nil, fmt.Errorf("workshop: remove the runs of before: %w", err)
@@ -232,6 +246,9 @@ func (s *Shop) check(job Job) error {
 	if !job.Check.Unconfined {
 		if err := supported(); err != nil {
 			return fmt.Errorf("workshop: check %s: %w", job.Check.Name, err)
+		}
+		if _, err := s.coverage(); err != nil {
+			return fmt.Errorf("workshop: try how this machine confines a check: %w", err)
 		}
 	}
 	for _, folder := range job.Check.Keep {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -222,6 +223,33 @@ func TestSystemThatCannotConfine(t *testing.T) {
 	}
 }
 
+// The result of a run names its level, and does not count if the machine had a better one before.
+func TestLevelOfARun(t *testing.T) {
+	s := newSite(t)
+	best, err := confine.Probe("")
+	must(t, err)
+	if r := s.run(s.job("true")); r.State != workshop.StatePassed || r.Coverage.String() != best.String() || best.Level == confine.LevelNone {
+		t.Errorf("got %+v, want %s", r, best)
+	}
+
+	weak := confine.Coverage{Level: confine.LevelFiles}
+	workshop.Weaken(s.shop, weak, confine.LevelFiles)
+	if r := s.run(s.job("true")); r.State != workshop.StatePassed || r.Coverage.Level != weak.Level || len(r.Coverage.Not) == 0 {
+		t.Errorf("a machine that has no better level: got %+v", r)
+	}
+	workshop.Weaken(s.shop, confine.Coverage{Level: confine.LevelScopes}, confine.LevelFiles)
+	for _, line := range []string{"true", "false"} {
+		if r := s.run(s.job(line)); r.State != workshop.StateNotStarted || !strings.Contains(r.Reason, "level 3; not: signals") {
+			t.Errorf("%s at a lower level than before: got %+v", line, r)
+		}
+	}
+	job := s.job("true")
+	job.Check.Unconfined = true
+	if r := s.run(job); r.State != workshop.StatePassed || r.Coverage.Level != confine.LevelNone {
+		t.Errorf("unconfined: got %+v", r)
+	}
+}
+
 // hostile are lines of code under check that must not reach their aim. Each ends with another
 // code than 0, and prints no secret.
 var hostile = map[string]string{
@@ -358,17 +386,26 @@ func TestWritable(t *testing.T) {
 	}
 }
 
-// leave leaves a process behind in a session of its own whose parents have ended, without the
-// variables by which it could be found, and writes its number.
-const leave = `env -i PATH="$PATH" setsid sh -c 'setsid sh -c "echo \$\$ > left; exec sleep 1000 >/dev/null 2>&1" & ' & while ! test -s left; do :; done; cat left;`
+// leave is a line that leaves a process behind in a session of its own whose parents have ended,
+// without the variables by which it could be found. The process sleeps for a time that only it has.
+var leave = `env -i PATH="$PATH" setsid sh -c 'setsid sh -c "echo > left; exec sleep 1` + strconv.Itoa(os.Getpid()) + ` >/dev/null 2>&1" & ' & while ! test -s left; do :; done; echo left;`
 
-// left returns the process whose number a check printed.
-func left(t *testing.T, output []byte) int {
+// sleeps reports whether a process is alive that sleeps for so many seconds. Its number in its own
+// namespace says nothing here.
+func sleeps(t *testing.T, seconds string) bool {
 	t.Helper()
-	line, _, _ := strings.Cut(string(output), "\n")
-	pid, err := strconv.Atoi(line)
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	must(t, err)
-	return pid
+	return slices.ContainsFunc(lines, func(line string) bool {
+		raw, err := os.ReadFile(line)
+		return err == nil && string(raw) == "sleep\x00"+seconds+"\x00"
+	})
+}
+
+// left reports whether the process that leave left behind is alive.
+func left(t *testing.T) bool {
+	t.Helper()
+	return sleeps(t, "1"+strconv.Itoa(os.Getpid()))
 }
 
 func TestProcessesLeftBehind(t *testing.T) {
@@ -377,7 +414,7 @@ func TestProcessesLeftBehind(t *testing.T) {
 	if r.State != workshop.StatePassed || r.Left == 0 {
 		t.Errorf("got %+v\n%s", r, r.Output.Tail)
 	}
-	if process.Stamp(left(t, r.Output.Tail)) != "" {
+	if left(t) {
 		t.Error("the process is alive")
 	}
 	s.clean()
@@ -391,7 +428,7 @@ func TestTimeout(t *testing.T) {
 	if r.State != workshop.StateTimedOut || r.ExitCode != -1 {
 		t.Errorf("got %+v\n%s", r, r.Output.Tail)
 	}
-	if len(r.Output.Tail) > 0 && process.Stamp(left(t, r.Output.Tail)) != "" { // on a busy machine it has not come so far
+	if left(t) {
 		t.Error("the process is alive")
 	}
 	s.clean()
@@ -424,7 +461,7 @@ func TestCancelled(t *testing.T) {
 	if err != nil || r.State != workshop.StateCancelled {
 		t.Errorf("got %+v, %v", r, err)
 	}
-	if process.Stamp(left(t, r.Output.Tail)) != "" {
+	if left(t) {
 		t.Error("the process is alive")
 	}
 	s.clean()
@@ -436,13 +473,13 @@ func TestCancelled(t *testing.T) {
 // A check that is not confined can kill its supervisor. Its processes are ended all the same.
 func TestSupervisorIsKilled(t *testing.T) {
 	s := newSite(t)
-	job := s.job(`setsid sh -c 'echo $$ > left; exec sleep 1000' & while ! test -s left; do :; done; cat left; kill -9 $PPID; sleep 1000`)
+	job := s.job(`setsid sh -c 'echo > left; exec sleep 1` + strconv.Itoa(os.Getpid()) + `' & while ! test -s left; do :; done; kill -9 $PPID; sleep 1000`)
 	job.Check.Unconfined = true
 	r := s.run(job)
 	if r.State != workshop.StateFailed || !strings.Contains(r.Reason, "supervisor") {
 		t.Errorf("got %+v\n%s", r, r.Output.Tail)
 	}
-	if process.Stamp(left(t, r.Output.Tail)) != "" {
+	if left(t) {
 		t.Error("the process is alive")
 	}
 	s.clean()
@@ -686,15 +723,15 @@ func runOne(shop, copy, commit string) {
 	s, err := workshop.Open(context.Background(), shop, nil)
 	if err == nil {
 		_, err = s.Run(context.Background(), workshop.Job{Copy: copy, Commit: commit, Check: workshop.Check{
-			Name: "test", Command: []string{"sh", "-c", `sleep 1000 & echo $! > left; setsid sh -c 'echo $$ > far; exec sleep 1000' & wait`},
+			Name: "test", Command: []string{"sh", "-c", fmt.Sprintf(`sleep 2%[1]d & echo $! > left; setsid sh -c 'echo $$ > far; exec sleep 3%[1]d' & wait`, os.Getpid())},
 		}})
 	}
 	fmt.Fprintln(os.Stderr, err)
 	os.Exit(1)
 }
 
-// await waits until a file has text, and returns it.
-func await(t *testing.T, path string) int {
+// await waits until a file has a line.
+func await(t *testing.T, path string) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -702,9 +739,7 @@ func await(t *testing.T, path string) int {
 	for {
 		raw, err := os.ReadFile(path)
 		if err == nil && bytes.HasSuffix(raw, []byte("\n")) {
-			pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
-			must(t, err)
-			return pid
+			return
 		}
 		select {
 		case <-tick.C:
@@ -725,7 +760,8 @@ func TestKill(t *testing.T) {
 			cmd.Stderr = os.Stderr
 			must(t, cmd.Start())
 			run := filepath.Join(s.shops, "runs", "1")
-			near, far := await(t, filepath.Join(run, "work", "tree", "left")), await(t, filepath.Join(run, "work", "tree", "far"))
+			await(t, filepath.Join(run, "work", "tree", "left"))
+			await(t, filepath.Join(run, "work", "tree", "far"))
 			var record struct{ Pid int }
 			readJSON(t, filepath.Join(run, "run.json"), &record)
 			if both {
@@ -737,9 +773,12 @@ func TestKill(t *testing.T) {
 			cmd.Wait()
 
 			s.open()
-			for _, pid := range []int{near, far, record.Pid} {
-				if process.Stamp(pid) != "" {
-					t.Errorf("process %d is alive", pid)
+			if process.Stamp(record.Pid) != "" {
+				t.Error("the supervisor is alive")
+			}
+			for _, first := range []string{"2", "3"} {
+				if seconds := first + strconv.Itoa(cmd.Process.Pid); sleeps(t, seconds) {
+					t.Errorf("the process that sleeps %s seconds is alive", seconds)
 				}
 			}
 			s.clean()

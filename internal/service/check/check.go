@@ -3,8 +3,9 @@
 //
 // A command comes from the operator alone: by Add, or by Trust of the checks that a repository
 // proposes in a file. Nothing that an agent sends, and nothing that a branch changes, is a
-// command. A run is a row of the store before it starts: a hub that was killed finds it and runs
-// it again. A result is kept by the tree of the commit and the digest of the check, and answers
+// command. A run is a row of the store before it starts. A hub that is stopped queues its runs again;
+// one that was killed finds them and calls them interrupted, so that a run that kills the hub does so
+// once. A result is kept by the tree of the commit and the digest of the check, and answers
 // later requests for the same.
 //
 // The package runs nothing itself. A Runner runs one command on one commit; Repositories reads
@@ -95,6 +96,8 @@ type Outcome struct {
 	SHA256    string // likewise
 	Output    io.ReadCloser
 	Confined  bool
+	Level     int      // of its confinement
+	Not       []string // what that does not cover
 	InPlace   bool
 	Before    string // of a run in place: the files as a git tree
 	After     string
@@ -119,9 +122,13 @@ type Options struct {
 	Clock   hub.Clock    // default time.Now
 	Log     *slog.Logger // default silent
 	Content Content      // without it only the ends of outputs are kept
-	Jobs    int          // runs at a time; default half of the cores, at least one
+	Jobs    int          // runs at a time; default half of the cores, at least two
 	Machine string       // the name of this machine where hubs of others have the same store, else ""
 	Hub     string       // the name of this hub among those, else ""
+
+	// Tell writes a message to the operator, and Announce wakes its reader after the commit. Both may be nil.
+	Tell     func(tx hub.Tx, payload any) (hub.Message, error)
+	Announce func(messages ...hub.Message)
 
 	// Require reports whether the settings want passed checks for every completion in a
 	// repository. It may be nil.
@@ -152,10 +159,12 @@ type Service struct {
 	hub     string
 	require func(hub.Repository) bool
 	judge   func(JudgedChange) []hub.JudgeFinding
+	tell    func(tx hub.Tx, payload any) (hub.Message, error)
+	say     func(messages ...hub.Message)
 
 	mu      sync.Mutex // guards the fields below
 	live    map[hub.CheckResultID]*tail.Buffer
-	running map[hub.CheckResultID]hub.Repository
+	running map[hub.CheckResultID]lane
 	untidy  int // runs since the quota was looked at
 }
 
@@ -171,12 +180,16 @@ func New(store hub.Store, repos Repositories, runner Runner, bus hub.Bus, opts *
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Tell == nil || o.Announce == nil {
+		o.Tell = func(hub.Tx, any) (hub.Message, error) { return hub.Message{}, nil }
+		o.Announce = func(...hub.Message) {}
+	}
 	if o.Jobs <= 0 {
-		o.Jobs = max(1, runtime.NumCPU()/2)
+		o.Jobs = max(2, runtime.NumCPU()/2)
 	}
 	return &Service{
-		store: store, repos: repos, runner: runner, content: o.Content, clock: o.Clock, log: o.Log, bus: bus, jobs: o.Jobs, machine: o.Machine, hub: o.Hub, require: o.Require, judge: o.Judge,
-		live: map[hub.CheckResultID]*tail.Buffer{}, running: map[hub.CheckResultID]hub.Repository{},
+		store: store, repos: repos, runner: runner, content: o.Content, clock: o.Clock, log: o.Log, bus: bus, jobs: o.Jobs, machine: o.Machine, hub: o.Hub, require: o.Require, judge: o.Judge, tell: o.Tell, say: o.Announce,
+		live: map[hub.CheckResultID]*tail.Buffer{}, running: map[hub.CheckResultID]lane{},
 	}
 }
 

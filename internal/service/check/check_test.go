@@ -1,6 +1,7 @@
 package check_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -340,7 +341,7 @@ func TestExecution(t *testing.T) {
 		<-w.begun
 		w.gate["test"] <- outcome(hub.ResultPassed, 0, "")
 	})
-	t.Run("a run that the kill of a hub cut off runs again after the start", func(t *testing.T) {
+	t.Run("a run that the kill of a hub cut off is interrupted, and runs again when it is asked for", func(t *testing.T) {
 		w := newWorld(t, nil)
 		w.add("test", nil)
 		w.set(func() { w.gate["test"] = make(chan check.Outcome) })
@@ -359,8 +360,107 @@ func TestExecution(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, _ := w.Result(w.ctx, r.ID)
-		if got.State != hub.ResultPassed || !slices.Equal(w.ran(), []string{"test c1", "test c1"}) {
-			t.Errorf("got %s, runs %v", got.State, w.ran())
+		if got.State != hub.ResultInterrupted || !strings.Contains(got.Failure(), "parley check run test --again") || len(w.ran()) != 1 {
+			t.Errorf("got %s (%s), runs %v", got.State, got.Failure(), w.ran())
+		}
+		if kept := w.result(builder, "test", "c1", false); kept.ID != r.ID || len(w.ran()) != 1 {
+			t.Errorf("without --again: got %+v, runs %v", kept, w.ran())
+		}
+		again := w.result(builder, "test", "c1", true)
+		if answer := w.result(builder, "test", "c1", false); again.State != hub.ResultPassed || answer.ID != again.ID {
+			t.Errorf("got %+v, then %+v", again, answer)
+		}
+	})
+	t.Run("a landing makes a run that was interrupted once more, and not a third time", func(t *testing.T) {
+		w := newWorld(t, nil)
+		c := w.add("test", nil)
+		w.set(func() { w.gate["test"] = make(chan check.Outcome) })
+		plan := hub.CheckPlan{Repository: c.Repository, Worktree: "/shop", Commit: "c1", Tree: "tree of c1", Checks: []hub.RepositoryCheck{c}}
+		since := hub.At(w.now)
+		self := hub.Caller{ID: hub.Self}
+		try := func(since hub.Time) hub.CheckResult {
+			t.Helper()
+			_, got, err := w.Try(w.ctx, self, plan, since)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got[0]
+		}
+		cutOff := func() {
+			t.Helper()
+			ctx, cancel := context.WithCancel(w.ctx)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				w.Try(ctx, self, plan, since)
+			}()
+			<-w.begun
+			w.kill()
+			cancel()
+			<-done
+			w.kill = w.serve(nil)
+		}
+
+		cutOff()
+		if got := try(hub.Time{}); got.State != hub.ResultInterrupted || len(w.ran()) != 1 {
+			t.Errorf("the answer without a repetition: got %s, runs %v", got.State, w.ran())
+		}
+		cutOff()
+		if got := try(since); got.State != hub.ResultInterrupted || len(w.ran()) != 2 {
+			t.Errorf("after the second kill: got %s, runs %v", got.State, w.ran())
+		}
+		w.set(func() { delete(w.gate, "test") })
+		if got := try(hub.At(w.now)); got.State != hub.ResultPassed {
+			t.Errorf("an entry that was queued again: got %s", got.State)
+		}
+	})
+	t.Run("a hub that stops queues its runs again", func(t *testing.T) {
+		w := newWorld(t, nil)
+		w.add("test", nil)
+		w.set(func() { w.gate["test"] = make(chan check.Outcome) })
+		r, err := w.Service.Run(w.ctx, builder, check.Request{Folder: "/shop", Name: "test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-w.begun
+		w.stop()
+		if got, _ := w.Result(w.ctx, r.ID); got.State != hub.ResultQueued {
+			t.Fatalf("after the stop: got %s", got.State)
+		}
+		w.set(func() { delete(w.gate, "test") })
+		w.serve(nil)
+		if err := w.Wait(w.ctx, []hub.CheckResultID{r.ID}, patience.For(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := w.Result(w.ctx, r.ID); got.State != hub.ResultPassed {
+			t.Errorf("after the start: got %s", got.State)
+		}
+	})
+	t.Run("landing queues and completions of a repository share the places", func(t *testing.T) {
+		w := newWorld(t, &check.Options{Jobs: 2})
+		gate := make(chan check.Outcome)
+		for _, name := range []string{"try-1", "try-2", "try-3", "completion"} {
+			w.set(func() { w.gate[name] = gate })
+			w.add(name, nil)
+		}
+		// The first one ends when all are queued, so that the order of the calls decides nothing.
+		for _, name := range []string{"try-1", "try-2", "try-3", "completion"} {
+			by := hub.Caller{ID: hub.Self}
+			if name == "completion" {
+				by = builder
+			}
+			if _, err := w.Service.Run(w.ctx, by, check.Request{Folder: "/shop", Name: name}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		order := []string{<-w.begun, <-w.begun}
+		gate <- outcome(hub.ResultPassed, 0, "")
+		order = append(order, <-w.begun)
+		if !slices.Contains(order, "completion") {
+			t.Errorf("the completion waits for %v", order)
+		}
+		for range 3 {
+			gate <- outcome(hub.ResultPassed, 0, "")
 		}
 	})
 	t.Run("runs of two repositories take turns", func(t *testing.T) {
@@ -464,7 +564,7 @@ func TestPlan(t *testing.T) {
 		}
 		p, _ := w.Plan(w.ctx, "/shop", "", "base", nil)
 		for range 2 {
-			word, results, err := w.Try(w.ctx, operator, p)
+			word, results, err := w.Try(w.ctx, operator, p, hub.Time{})
 			if err != nil || word != hub.ChecksFailed || len(results) != 2 || results[1].Output.Tail != "broken\n" {
 				t.Errorf("got %s, %+v, %v", word, results, err)
 			}

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,7 @@ const (
 )
 
 // Serve runs the queued checks of this hub until ctx ends, and returns when their processes have
-// ended. Runs that an earlier process of the hub left are queued again first. Another hub on the same
+// ended. Runs that an earlier process of the hub left are interrupted first. Another hub on the same
 // machine has other copies of repositories, which lack the commits: it does not take them.
 func (s *Service) Serve(ctx context.Context) {
 	hints, cancel := s.bus.Subscribe(Topic)
@@ -66,9 +67,12 @@ func (s *Service) open(r hub.Reader, state hub.CheckState) (out []hub.CheckResul
 	return out, err
 }
 
-// recover queues the runs that a killed process of the hub left.
+// recover ends the runs that a killed process of the hub left. One of them may have killed it, so none
+// begins again by itself. The operator is told; the owner of a completion reads it as its result.
 func (s *Service) recover(ctx context.Context) error {
-	return s.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+	var told []hub.Message
+	err := s.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		told = nil
 		left, err := s.open(tx, hub.ResultRunning)
 		if err != nil {
 			return err
@@ -77,16 +81,31 @@ func (s *Service) recover(ctx context.Context) error {
 			if s.isRunning(v.ID) {
 				continue
 			}
-			again, err := v.Advance(hub.ResultQueued, s.clock.Now())
+			over, err := v.Advance(hub.ResultInterrupted, s.clock.Now())
 			if err != nil {
 				return err
 			}
-			if _, err := tx.WriteChecks().PutResult(again, v.State); err != nil {
+			over.ExitCode = -1
+			over.Reason = "the hub was killed during the run"
+			if err := s.record(tx, over, v.State); err != nil {
 				return err
+			}
+			text := fmt.Sprintf("%s (%s in %s)", over.Failure(), v.ID, v.Path)
+			m, err := s.tell(tx, map[string]any{"code": hub.CodeDegraded, "message": text, "result": v.ID})
+			if err != nil {
+				return err
+			}
+			if m.ID != "" {
+				told = append(told, m)
 			}
 		}
 		return nil
 	})
+	if err == nil {
+		s.say(told...)
+		s.hint()
+	}
+	return err
 }
 
 func (s *Service) isRunning(id hub.CheckResultID) bool {
@@ -120,8 +139,18 @@ func (s *Service) startNext(ctx context.Context, runs *sync.WaitGroup) error {
 	return nil
 }
 
-// take chooses the run that is next, and counts it as running: the oldest one of the repository with
-// the fewest runs under way. ok is false if there is none, or no room.
+// A lane is what runs have in common that wait for each other: those of one repository, and of those
+// the ones that a landing queue tries.
+type lane struct {
+	hub.Repository
+	tries bool
+}
+
+func laneOf(v hub.CheckResult) lane { return lane{v.Repository, v.By == hub.Self} }
+
+// take chooses the run that is next, and counts it as running: of the repository with the fewest runs
+// under way, of the landing queues or of the others, whichever have fewer, and of those the oldest. ok
+// is false if there is none, or no room.
 func (s *Service) take(queued []hub.CheckResult) (next hub.CheckResult, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,20 +158,25 @@ func (s *Service) take(queued []hub.CheckResult) (next hub.CheckResult, ok bool)
 		return next, false
 	}
 	busy := map[hub.Repository]int{}
-	for _, r := range s.running {
-		busy[r]++
+	kinds := map[bool]int{}
+	for _, l := range s.running {
+		busy[l.Repository]++
+		kinds[l.tries]++
+	}
+	order := func(a, b hub.CheckResult) int {
+		return cmp.Or(cmp.Compare(busy[a.Repository], busy[b.Repository]), cmp.Compare(kinds[laneOf(a).tries], kinds[laneOf(b).tries]))
 	}
 	for _, v := range queued {
 		if _, taken := s.running[v.ID]; taken {
 			continue
 		}
-		if !ok || busy[v.Repository] < busy[next.Repository] {
+		if !ok || order(v, next) < 0 {
 			next = v
 			ok = true
 		}
 	}
 	if ok {
-		s.running[next.ID] = next.Repository
+		s.running[next.ID] = laneOf(next)
 		s.live[next.ID] = tail.NewBuffer(tailBytes)
 	}
 	return next, ok
@@ -255,7 +289,7 @@ func (s *Service) execute(ctx context.Context, v hub.CheckResult, c hub.Reposito
 		next.Fewer = next.Note != ""
 	}
 	if err := s.finish(after, next, v.State); err != nil {
-		s.log.Error("the result of a check could not be stored; it runs again after the next start", "op", "check.Run", "result", v.ID, "err", err)
+		s.log.Error("the result of a check could not be stored; it counts as interrupted after the next start", "op", "check.Run", "result", v.ID, "err", err)
 	}
 	s.drop(v.ID)
 	s.hint()
@@ -289,6 +323,8 @@ func (s *Service) ended(v hub.CheckResult, got Outcome) hub.CheckResult {
 	next.Millis = got.Duration.Milliseconds()
 	next.Tests = got.Tests
 	next.Confined = got.Confined
+	next.Level = got.Level
+	next.Not = got.Not
 	next.InPlace = got.InPlace
 	next.Before = got.Before
 	next.After = got.After

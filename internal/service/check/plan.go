@@ -151,7 +151,7 @@ func (s *Service) notes(ctx context.Context, folder string, p hub.CheckPlan) ([]
 // Queue stores the runs of a plan inside tx, for the completion of a handoff, and returns the ids
 // of all results in the order of the checks. The caller calls Start after the commit.
 func (s *Service) Queue(tx hub.Tx, actor hub.Caller, p hub.CheckPlan, handoff hub.HandoffID) ([]hub.CheckResultID, error) {
-	return s.queue(tx, actor, p, handoff, false)
+	return s.queue(tx, actor, p, handoff, repetition{})
 }
 
 // Start starts runs that were queued.

@@ -39,7 +39,7 @@ func (s *Service) Run(ctx context.Context, actor hub.Caller, q Request) (hub.Che
 
 	var ids []hub.CheckResultID
 	err = s.update(ctx, func(tx hub.Tx) (err error) {
-		ids, err = s.queue(tx, actor, plan, "", q.Again)
+		ids, err = s.queue(tx, actor, plan, "", repetition{all: q.Again})
 		return err
 	})
 	if err != nil {
@@ -89,19 +89,21 @@ func (s *Service) plan(ctx context.Context, folder, revision string) (hub.CheckP
 
 // queue stores a run for each check of a plan whose result is not known, and returns the ids of all
 // results in the order of the checks.
-func (s *Service) queue(tx hub.Tx, actor hub.Caller, p hub.CheckPlan, handoff hub.HandoffID, again bool) (ids []hub.CheckResultID, err error) {
+func (s *Service) queue(tx hub.Tx, actor hub.Caller, p hub.CheckPlan, handoff hub.HandoffID, again repetition) (ids []hub.CheckResultID, err error) {
 	for _, c := range p.Checks {
 		same, err := sameRuns(tx, c, p)
 		if err != nil {
 			return nil, err
 		}
-		if known := answerOf(same, s.hub); known != "" && !again && !c.InPlace {
+		known := answerOf(same, s.hub)
+		isRepeated := again.all || again.mayRepeat(same, known)
+		if known != "" && !isRepeated && !c.InPlace {
 			ids = append(ids, known)
 			continue
 		}
 		r := hub.CheckResult{
 			Repository: p.Repository, Name: c.Name, Command: c.Command, Digest: c.Digest, Commit: p.Commit, Tree: p.Tree, State: hub.ResultQueued, InPlace: c.InPlace,
-			Again: again, Fills: p.Fills, By: actor.ID, Handoff: handoff, QueuedAt: s.clock.Now(),
+			Again: again.all, Fills: p.Fills, By: actor.ID, Handoff: handoff, QueuedAt: s.clock.Now(),
 		}
 		if p.Repository.Machine == s.machine {
 			r.Hub = s.hub // a run on another machine is for any hub there
@@ -123,12 +125,35 @@ func sameRuns(r hub.Reader, c hub.RepositoryCheck, p hub.CheckPlan) ([]hub.Check
 	return r.Checks().Results(hub.CheckResultQuery{Repository: p.Repository, Tree: p.Tree, Digest: c.Digest, Limit: maxListed})
 }
 
+// A repetition says which checks run though they have a result.
+type repetition struct {
+	all              bool
+	interruptedSince hub.Time // those whose run was interrupted, unless two were since then; zero for none
+}
+
+// mayRepeat reports whether an answer is a run that was interrupted, and may be made again.
+func (r repetition) mayRepeat(same []hub.CheckResult, answer hub.CheckResultID) bool {
+	n := 0
+	isAnswer := false
+	for _, v := range same {
+		if v.State != hub.ResultInterrupted {
+			continue
+		}
+		isAnswer = isAnswer || v.ID == answer
+		if !v.QueuedAt.Before(r.interruptedSince.Time) {
+			n++
+		}
+	}
+	return isAnswer && n < 2 && !r.interruptedSince.IsZero()
+}
+
 // answerOf chooses, from the runs of one check on one tree, the result that answers a request; ""
 // if none does. A failure counts until the operator runs the check again: repeating a check until
-// it passes proves nothing. A run that is under way on this hub answers if nothing else does: one of
-// another hub may have ended with it.
+// it passes proves nothing. A run that is under way on this hub answers if no run ended with a result:
+// one of another hub may have ended with it. The last answer is a run that was interrupted: it may have
+// killed the hub.
 func answerOf(same []hub.CheckResult, here string) (id hub.CheckResultID) {
-	open := hub.CheckResultID("")
+	var open, interrupted hub.CheckResultID
 	for _, r := range same {
 		byOperator := r.Again && r.By == hub.Operator
 		switch {
@@ -137,6 +162,8 @@ func answerOf(same []hub.CheckResult, here string) (id hub.CheckResultID) {
 			if open == "" && (r.Hub == here || r.Hub == "") {
 				open = r.ID
 			}
+		case r.State == hub.ResultInterrupted:
+			interrupted = cmp.Or(interrupted, r.ID)
 		case r.State == hub.ResultFailed:
 			return r.ID
 		case r.State == hub.ResultPassed && byOperator: // what was before it does not count
@@ -145,10 +172,7 @@ func answerOf(same []hub.CheckResult, here string) (id hub.CheckResultID) {
 			id = r.ID
 		}
 	}
-	if id == "" {
-		return open
-	}
-	return id
+	return cmp.Or(id, open, interrupted)
 }
 
 // seen returns a result as readers see it: whether its check is flaky and, if they want it, the end of
@@ -318,11 +342,12 @@ func Sum(results []hub.CheckResult) (hub.ChecksWord, *hub.CheckResult) {
 }
 
 // Try runs checks on a commit and returns when all are over: the word for them, and their results
-// with the ends of their outputs. Kept results are used.
-func (s *Service) Try(ctx context.Context, actor hub.Caller, p hub.CheckPlan) (hub.ChecksWord, []hub.CheckResult, error) {
+// with the ends of their outputs. Kept results are used; a run that was
+// interrupted is made again, unless two were since a time; never for the zero time.
+func (s *Service) Try(ctx context.Context, actor hub.Caller, p hub.CheckPlan, since hub.Time) (hub.ChecksWord, []hub.CheckResult, error) {
 	var ids []hub.CheckResultID
 	err := s.update(ctx, func(tx hub.Tx) (err error) {
-		ids, err = s.queue(tx, actor, p, "", false)
+		ids, err = s.queue(tx, actor, p, "", repetition{interruptedSince: since})
 		return err
 	})
 	for over := false; err == nil && !over; {

@@ -38,7 +38,7 @@ func (s *Service) CheckTask(ctx context.Context, actor hub.Caller, t hub.Task) (
 		if p, err = tx.Checks().Progress(string(t.ID)); err != nil {
 			return err
 		}
-		if p.Results, err = s.queue(tx, actor, plan, "", false); err != nil {
+		if p.Results, err = s.queue(tx, actor, plan, "", repetition{}); err != nil {
 			return err
 		}
 		p = p.At(plan)

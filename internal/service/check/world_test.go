@@ -35,7 +35,8 @@ type world struct {
 	blobs *blobs.Store
 	now   time.Time
 	*check.Service
-	kill func() // ends the first service as a kill of the hub does
+	kill func() // ends the service that was started last as a kill of the hub does
+	stop func() // ends it as SIGTERM does
 
 	mu    sync.Mutex
 	files map[string]string             // parley.yaml by commit
@@ -92,6 +93,10 @@ func (w *world) serve(opts *check.Options) (kill func()) {
 			cancel()
 			<-done
 		})
+	}
+	w.stop = func() {
+		cancel()
+		<-done
 	}
 	w.Cleanup(kill)
 	return kill

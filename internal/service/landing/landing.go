@@ -124,7 +124,8 @@ type CheckRun struct {
 	Repository string
 	Names      []string
 	Commit     Commit
-	Target     bool // the commit is a head of the target branch
+	Target     bool     // the commit is a head of the target branch
+	Since      hub.Time // a run that was interrupted is made again, unless two were since then; zero for never
 }
 
 // A CheckReport is the result of a CheckRun.

@@ -91,6 +91,49 @@ func TestQueue(t *testing.T) {
 			}
 		})
 	}
+	for _, c := range []struct {
+		name    string
+		entries int
+		kills   int
+		runs    int
+	}{
+		{"a check that was interrupted runs once more, with the entry alone, and the entry lands", 1, 1, 3},
+		{"a batch whose check was interrupted is divided, and all of it lands", 2, 1, 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, plain)
+			w.check.kills = c.kills
+			var ids []hub.LandingID
+			for i := range c.entries {
+				name := string(rune('a' + i))
+				w.good(name)
+				ids = append(ids, w.land(ada, name).ID)
+			}
+			w.turn()
+			for _, id := range ids {
+				w.want(id, hub.EntryLanded, "")
+			}
+			if w.check.runs != c.runs { // the head is checked, too
+				t.Errorf("%d runs, want %d", w.check.runs, c.runs)
+			}
+		})
+	}
+	t.Run("an entry whose check was interrupted twice goes back", func(t *testing.T) {
+		w := newWorld(t, plain)
+		w.good("a")
+		e := w.land(ada, "a")
+		w.check.before = func() { // the head itself is checked in between
+			w.check.kills = 0
+			if w.check.runs != 1 {
+				w.check.kills = 1
+			}
+		}
+		w.turn()
+		w.want(e.ID, hub.EntryReturned, "the hub was killed twice while the check test ran")
+		if mail := returnedMail(w.inbox(ada)); len(mail) != 1 || !strings.Contains(mail[0].Next, "parley landings retry "+string(e.ID)) {
+			t.Errorf("mail: %+v", mail)
+		}
+	})
 	t.Run("a conflict with the target goes back with the three texts, without a run", func(t *testing.T) {
 		w := newWorld(t, plain)
 		w.branch("a", map[string]string{"shared.txt": "one\nA\nthree\n"})

@@ -148,6 +148,22 @@ type refusal struct {
 func (w *worker) giveBack(ctx context.Context, n int) error {
 	m := w.attempt.Members[n-1]
 	report := w.results[m.Made.ID]
+	if report.State == string(hub.ResultInterrupted) { // once more, now that the entry is alone
+		var err error
+		report, err = w.check(ctx, m.Made, CheckRun{Since: m.Entry.QueuedAt})
+		if err == nil {
+			report.fewer, err = w.fewerTests(ctx, n, report)
+		}
+		if err != nil {
+			return w.cannotCheck(ctx, err)
+		}
+		w.results[m.Made.ID] = report
+		if report.Passed && report.fewer == "" {
+			w.attempt.Green = n
+			w.attempt.Red = len(w.attempt.Members) + 1
+			return nil
+		}
+	}
 	if report.Passed && report.fewer != "" {
 		return w.askAboutTests(ctx, report)
 	}
@@ -158,7 +174,12 @@ func (w *worker) giveBack(ctx context.Context, n int) error {
 		repair: fmt.Sprintf("merge %s into your branch and repair what %s reports", w.policy.Into, report.Failed),
 		check:  report.Failed, output: report.Output, results: report.Results,
 	}
-	if report.State != "" && report.State != string(hub.ResultFailed) {
+	switch report.State {
+	case "", string(hub.ResultFailed):
+	case string(hub.ResultInterrupted):
+		f.reason = fmt.Sprintf("the hub was killed twice while the check %s ran", report.Failed)
+		f.repair = fmt.Sprintf("find out what ended the hub, then queue it again: parley landings retry %s", m.Entry.ID)
+	default:
 		f.reason += " (" + strings.ReplaceAll(report.State, "_", " ") + ")"
 	}
 	if report.Output != "" {

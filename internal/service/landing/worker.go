@@ -419,7 +419,7 @@ func keptName(e hub.LandingEntry) string { return "landing/" + string(e.ID) }
 
 // try runs the checks on the first n members together.
 func (w *worker) try(ctx context.Context, n int) error {
-	got, err := w.check(ctx, w.attempt.Members[n-1].Made, false)
+	got, err := w.check(ctx, w.attempt.Members[n-1].Made, CheckRun{})
 	if err != nil {
 		return w.cannotCheck(ctx, err)
 	}
@@ -450,7 +450,7 @@ func (w *worker) fewerTests(ctx context.Context, n int, got CheckReport) (string
 		if err != nil {
 			return "", err
 		}
-		if before, err = w.check(ctx, head, true); err != nil {
+		if before, err = w.check(ctx, head, CheckRun{Target: true}); err != nil {
 			return "", err
 		}
 		w.results[w.attempt.Head] = before
@@ -519,7 +519,7 @@ func (w *worker) askAboutTests(ctx context.Context, report CheckReport) error {
 
 // tryTarget runs the checks on the head of the target.
 func (w *worker) tryTarget(ctx context.Context, head Commit) error {
-	got, err := w.check(ctx, head, true)
+	got, err := w.check(ctx, head, CheckRun{Target: true, Since: w.attempt.Members[0].Entry.QueuedAt})
 	if err != nil {
 		return w.cannotCheck(ctx, err)
 	}
@@ -529,14 +529,17 @@ func (w *worker) tryTarget(ctx context.Context, head Commit) error {
 	return nil
 }
 
-// check runs the checks of the policy on a commit of the copy.
-func (w *worker) check(ctx context.Context, c Commit, target bool) (CheckReport, error) {
+// check runs the checks of the policy on a commit of the copy, in the way that run says.
+func (w *worker) check(ctx context.Context, c Commit, run CheckRun) (CheckReport, error) {
 	if len(w.policy.Checks) == 0 {
 		return CheckReport{Passed: true}, nil
 	}
 	w.s.beginLive(w.id, w.attempt.Members, c)
 	defer w.s.endLive(w.id)
-	return w.s.checks.Run(ctx, CheckRun{Repository: w.policy.Repository, Names: w.policy.Checks, Commit: c, Target: target})
+	run.Repository = w.policy.Repository
+	run.Names = w.policy.Checks
+	run.Commit = c
+	return w.s.checks.Run(ctx, run)
 }
 
 // A live is the commit whose checks a queue runs now.

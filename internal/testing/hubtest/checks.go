@@ -27,7 +27,7 @@ func aCheck(name string) hub.RepositoryCheck {
 func aCheckResult(name, tree string, s hub.CheckState) hub.CheckResult {
 	return hub.CheckResult{
 		Repository: aRepository, Name: name, Command: []string{"go", "test", "./..."}, Digest: "d", Commit: "c", Tree: tree, State: s, ExitCode: 3, Millis: 1200,
-		Confined: true, InPlace: true, Before: "b", After: "a", Tests: &hub.TestCount{Total: 41, Failed: 2, Skipped: 1},
+		Confined: true, Level: 2, Not: []string{"priorities"}, InPlace: true, Before: "b", After: "a", Tests: &hub.TestCount{Total: 41, Failed: 2, Skipped: 1},
 		Output: hub.CheckOutput{Bytes: 9, SHA256: "s", Tail: "the end", Artifact: "s"}, Reason: "r", Again: true, Fills: true, By: "builder", Handoff: "h", Worktree: "/src/shop",
 		QueuedAt: epoch, StartedAt: epoch.Add(time.Second), EndedAt: epoch.Add(2 * time.Second),
 	}

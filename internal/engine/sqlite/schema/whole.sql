@@ -833,27 +833,6 @@ CREATE TABLE check_policies (
   PRIMARY KEY (machine, repository)
 ) WITHOUT ROWID;
 
-CREATE TABLE check_results (
-  n          INTEGER PRIMARY KEY,           -- cN
-  machine    TEXT NOT NULL,
-  repository TEXT NOT NULL,
-  name       TEXT NOT NULL,
-  tree       TEXT NOT NULL,
-  digest     TEXT NOT NULL,
-  commit_id  TEXT NOT NULL,
-  handoff    TEXT,
-  state      TEXT NOT NULL CHECK (state IN ('queued','running','passed','failed','timed_out','not_started','cancelled')),
-  body_json  TEXT NOT NULL
-);
-
-CREATE INDEX check_results_tree ON check_results (tree, digest, n);
-
-CREATE INDEX check_results_repository ON check_results (repository, n);
-
-CREATE INDEX check_results_handoff ON check_results (handoff, n) WHERE handoff IS NOT NULL;
-
-CREATE INDEX check_results_open ON check_results (state, n) WHERE state IN ('queued','running');
-
 CREATE TABLE check_tails (
   n    INTEGER PRIMARY KEY,
   tail TEXT NOT NULL
@@ -1081,6 +1060,28 @@ CREATE TABLE "reservations" (
 CREATE INDEX reservations_tree ON reservations (tree, fence);
 
 CREATE INDEX reservations_held ON reservations (state, is_pattern, holder);
+
+CREATE TABLE "check_results" (
+  n          INTEGER PRIMARY KEY,           -- cN
+  machine    TEXT NOT NULL,
+  repository TEXT NOT NULL,
+  name       TEXT NOT NULL,
+  tree       TEXT NOT NULL,
+  digest     TEXT NOT NULL,
+  commit_id  TEXT NOT NULL,
+  handoff    TEXT,
+  state      TEXT NOT NULL CHECK (state IN ('queued','running','passed','failed','timed_out','not_started','cancelled','interrupted')),
+  body_json  TEXT NOT NULL
+);
+
+CREATE INDEX check_results_tree ON check_results (tree, digest, n);
+
+CREATE INDEX check_results_repository ON check_results (repository, n);
+
+CREATE INDEX check_results_handoff ON check_results (handoff, n) WHERE handoff IS NOT NULL;
+
+CREATE INDEX check_results_open ON check_results (state, n) WHERE state IN ('queued','running');
+
 CREATE TABLE "usages" (
   cli          TEXT NOT NULL,
   id           TEXT NOT NULL,
