@@ -24,7 +24,7 @@ import (
 func (a *app) contractCommand() *cobra.Command {
 	cmd := group("contract", "Agree on interfaces between repositories",
 		a.contractProposeCommand(), a.contractShowCommand(), a.contractDiffCommand(), a.contractCompareCommand(), a.contractRespondCommand(), a.contractUpdateCommand(),
-		a.contractUseCommand(), a.contractImpactCommand(), a.contractPolicyCommand(), a.contractDeprecateCommand(), a.contractWithdrawCommand(), a.contractMatrixCommand(),
+		a.contractUseCommand(), a.contractProviderCommand(), a.contractImpactCommand(), a.contractPolicyCommand(), a.contractDeprecateCommand(), a.contractWithdrawCommand(), a.contractMatrixCommand(),
 		a.contractPushCommand(), a.contractPullCommand(), a.contractStatusCommand(),
 		a.contractListCommand(), a.contractHistoryCommand(), a.contractCheckCommand(), a.contractWatchCommand())
 	cmd.Long = `A contract is an interface between repositories: proposed by one, agreed to by
@@ -96,6 +96,9 @@ func (a *app) contractUpdateCommand() *cobra.Command {
 	cmd.Flags().StringVar(&p.Note, "note", "", "description of the change")
 	cmd.Flags().Var((*strictjson.Count)(&p.Version), "version", "version to replace; refused if a newer one exists")
 	directionFlags(cmd, &p.Direction)
+	cmd.Long = `Propose the next version of a contract. Provider, direction and format belong to the
+contract: an update that names another one is refused. parley contract provider changes
+provider and direction.`
 	asFlag(cmd, &p.As)
 	return operation(a, cmd, coordination.Update, &p, a.writeProposed, a.contentFlag(cmd, &p.Content), a.inContract(cmd, &p.InContract))
 }
@@ -123,7 +126,7 @@ func (a *app) contractShowCommand() *cobra.Command {
 	p := coordination.GetParams{History: true}
 	cmd := &cobra.Command{Use: "show ID", Short: "Show a contract and its implementations", Args: cobra.ExactArgs(1)}
 	return operation(a, cmd, coordination.GetContract, &p, func(w io.Writer, got coordination.Contract) {
-		fmt.Fprintf(w, "%s\n%s, version %d, %s\n", got.Name, got.Type, got.Version, got.Status)
+		fmt.Fprintf(w, "%s\n%s, version %d, %s\n", got.Name, got.Type, got.Version, got.State())
 		writeTerms(w, got)
 		for _, i := range got.Implementations {
 			fmt.Fprintf(w, "  %s: %s %s\n", i.Agent, i.Status, strings.Join(i.Files, ", "))
@@ -262,7 +265,7 @@ func (a *app) contractListCommand() *cobra.Command {
 		}
 		return a.print(coordination.Contracts{Contracts: all}, func(w io.Writer) {
 			writeList(w, "contracts", "ID, VERSION, STATUS, TYPE, NAME", all, func(c coordination.Contract) []any {
-				return []any{c.ID, c.Version, c.Status, c.Type, c.Name}
+				return []any{c.ID, c.Version, c.State(), c.Type, c.Name}
 			})
 		})
 	}, a.inProject(cmd, &p.InProject))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/parley-agents/parley/compat"
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/surface/coordination"
@@ -42,6 +43,30 @@ field such as User.avatar.`,
 			fmt.Fprintf(a.err, "note: %s\n", warning)
 		}
 	}, a.inContract(cmd, &p.InContract))
+}
+
+func (a *app) contractProviderCommand() *cobra.Command {
+	var p contract.ProviderChange
+	cmd := &cobra.Command{
+		Use: "provider CONTRACT REPO", Short: "Change the repository that provides a contract",
+		Long: `Ask that a repository provides a contract from now on. The present provider, the new one
+and each consumer must consent: each of them with the same command. The operator consents
+for all that have not answered. Until then the present provider keeps the contract.
+
+With --direction the contract is also judged in another direction. While that is asked,
+updates are judged in both directions, and none is agreed at once.`,
+		Example: `  parley contract provider "Get User" accounts-api`,
+		Args:    cobra.ExactArgs(2),
+	}
+	cmd.Flags().StringVar(&p.Flow, "direction", "", "who sends the documents of a schema: request (consumers), response (the provider) or both (default: as it is)")
+	choices(cmd, "direction", compat.Directions...)
+	asFlag(cmd, &p.As)
+	return operation(a, cmd, coordination.Provide, &p, func(w io.Writer, got contract.Provided) {
+		fmt.Fprintf(w, "%s is provided by %s\n", got.Contract, cmp.Or(got.Provider, "no repository"))
+		if len(got.Missing) > 0 {
+			fmt.Fprintf(w, "%s is to provide it; still to consent: %s\n", got.Wanted, strings.Join(got.Missing, ", "))
+		}
+	}, argument(1, &p.Provider), a.inContract(cmd, &p.InContract))
 }
 
 func (a *app) contractImpactCommand() *cobra.Command {

@@ -138,6 +138,7 @@ const (
 	ContractUsed       Action = "contract.used"       // a repository declared the parts that it uses, or that it uses none
 	ContractDeprecated Action = "contract.deprecated" // a part of it, or the whole, ends on a day
 	ContractWithdrawn  Action = "contract.withdrawn"  // a part of it, or the whole, ended
+	ContractHandedOver Action = "contract.provider"   // a repository is to provide it, or does so now
 	ResultRecorded     Action = "contract.result"     // of a test of a commit against a version
 	Deployed           Action = "repo.deployed"       // a commit runs in an environment
 

@@ -225,6 +225,18 @@ type Contract struct {
 	Terms Terms `json:"terms,omitzero"`
 }
 
+// StateWithdrawn is the state of a contract that was withdrawn, in place of its status. Other
+// implementations know no such status, so copies keep the status.
+const StateWithdrawn = "withdrawn"
+
+// State returns the state of c as people see it: withdrawn, or its status.
+func (c Contract) State() string {
+	if c.Terms.Withdrawn() {
+		return StateWithdrawn
+	}
+	return string(c.Status)
+}
+
 // MarshalJSON writes lists that are empty as [].
 func (c Contract) MarshalJSON() ([]byte, error) {
 	type plain Contract

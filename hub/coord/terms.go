@@ -21,6 +21,11 @@ type Terms struct {
 	Asks []Ask    `json:"asks,omitempty"` // by version, repository and content
 	Ends []Ending `json:"ends,omitempty"` // by part
 
+	// Handover is the wish to change the provider or the direction, and Words are the consents of
+	// repositories to it. When all that are needed are there, the wish becomes Provider and Direction.
+	Handover *Handover `json:"handover,omitempty"`
+	Words    []Word    `json:"words,omitempty"` // by repository
+
 	// InForce is the version that the provider and its consumers rely on. It is set when a
 	// version of a contract with a provider is agreed, and stays until the next one is.
 	InForce *InForce `json:"in_force,omitempty"`
@@ -28,7 +33,67 @@ type Terms struct {
 
 // IsZero reports whether t says nothing.
 func (t Terms) IsZero() bool {
-	return t.Format == "" && t.Direction == "" && t.Provider == "" && t.WrittenAt.IsZero() && len(t.Uses) == 0 && len(t.Asks) == 0 && len(t.Ends) == 0 && t.InForce == nil
+	return t.Format == "" && t.Direction == "" && t.Provider == "" && t.WrittenAt.IsZero() && len(t.Uses) == 0 && len(t.Asks) == 0 && len(t.Ends) == 0 &&
+		t.Handover == nil && len(t.Words) == 0 && t.InForce == nil
+}
+
+// A Handover is the wish that a repository provides a contract from now on, in a direction.
+type Handover struct {
+	Provider  RepoID  `json:"provider"`
+	Direction string  `json:"direction,omitempty"` // "" leaves it as it is
+	By        RepoID  `json:"by"`                  // the repository that asked
+	At        Instant `json:"at"`
+}
+
+// A Word is the consent of a repository to a handover.
+type Word struct {
+	Repo      RepoID  `json:"repo_id"`
+	Agent     AID     `json:"agent_id"` // this hub for a repository for which the operator answered
+	Provider  RepoID  `json:"provider"`
+	Direction string  `json:"direction,omitempty"`
+	At        Instant `json:"at"`
+}
+
+// To reports whether a word consents to a handover.
+func (w Word) To(h Handover) bool {
+	return w.Provider == h.Provider && w.Direction == h.Direction && w.At.Compare(h.At) >= 0
+}
+
+// HandoverParties returns the repositories whose words a handover of c needs: the new provider, the
+// present one and each consumer. In place of a provider, a contract without one needs the
+// repositories that proposed it, agreed to it or work on it.
+func (c Contract) HandoverParties() (parties []RepoID) {
+	if c.Terms.Handover == nil {
+		return nil
+	}
+	add := func(id RepoID) {
+		if id != "" && !slices.Contains(parties, id) {
+			parties = append(parties, id)
+		}
+	}
+	add(c.Terms.Handover.Provider)
+	add(c.Terms.Provider)
+	for _, u := range c.Terms.Consumers() {
+		add(u.Repo)
+	}
+	if c.Terms.Provider == "" {
+		add(c.ProposedBy)
+		for _, a := range c.Agreements {
+			add(a.Repo)
+		}
+		for _, i := range c.Implementations {
+			add(i.Repo)
+		}
+	}
+	slices.Sort(parties)
+	return parties
+}
+
+// MissingWords returns the repositories whose words the handover of c still needs.
+func (c Contract) MissingWords() []RepoID {
+	return slices.DeleteFunc(c.HandoverParties(), func(id RepoID) bool {
+		return slices.ContainsFunc(c.Terms.Words, func(w Word) bool { return w.Repo == id && w.To(*c.Terms.Handover) })
+	})
 }
 
 // A Use says that a repository is a consumer of a contract.

@@ -26,10 +26,11 @@ type Word string
 // The states.
 const (
 	Same     Word = "same"
-	Ahead    Word = "ahead"    // the file was changed
-	Behind   Word = "behind"   // the hub has a version that the file has not
-	Conflict Word = "conflict" // both
-	New      Word = "new"      // the hub has no such contract, or the repository did not declare its use
+	Ahead    Word = "ahead"     // the file was changed
+	Behind   Word = "behind"    // the hub has a version that the file has not
+	Conflict Word = "conflict"  // both
+	Ended    Word = "withdrawn" // the contract was withdrawn on the hub
+	New      Word = "new"       // the hub has no such contract, or the repository did not declare its use
 )
 
 // A State is a file compared with the hub.
@@ -134,6 +135,9 @@ func (f *Folder) isDeclared(e Entry) bool {
 func (f *Folder) stateOf(e Entry) Word {
 	if !e.onHub {
 		return New
+	}
+	if e.remote.State() == coord.StateWithdrawn {
+		return Ended
 	}
 	wanted, _ := e.wanted()
 	local := coord.ContentHash(e.local)

@@ -214,6 +214,20 @@ func (c *checker) terms(t coord.Terms) {
 			c.invalid("terms.ends.until", "%s is not a day such as 2026-12-31", shorten.Quote(e.Until))
 		}
 	}
+	if h := t.Handover; h != nil {
+		c.id("terms.handover.provider", h.Provider.Valid(), string(h.Provider))
+		c.id("terms.handover.by", h.By.Valid(), string(h.By))
+		c.texts(MaxName, false, "terms.handover.direction", h.Direction)
+	}
+	c.most("terms.words", len(t.Words), MaxRepos)
+	words := map[coord.RepoID]bool{}
+	for _, w := range t.Words {
+		c.id("terms.words.repo_id", w.Repo.Valid(), string(w.Repo))
+		c.id("terms.words.provider", w.Provider.Valid(), string(w.Provider))
+		c.once("terms.words", words, w.Repo)
+		c.texts(MaxName, false, "terms.words.direction", w.Direction)
+		c.texts(maxAddress, false, "terms.words.agent_id", string(w.Agent))
+	}
 	if f := t.InForce; f != nil {
 		c.between("terms.in_force.version", f.Version, 1, maxVersion)
 		c.between("terms.in_force.before", f.Before, 0, maxVersion)

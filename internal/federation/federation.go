@@ -246,6 +246,15 @@ func naiveTerms(t coord.Terms) coord.Terms {
 	for i := range t.Ends {
 		naive(&t.Ends[i].At)
 	}
+	t.Words = slices.Clone(t.Words)
+	for i := range t.Words {
+		naive(&t.Words[i].At)
+	}
+	if t.Handover != nil {
+		handover := *t.Handover
+		naive(&handover.At)
+		t.Handover = &handover
+	}
 	if t.InForce != nil {
 		force := *t.InForce
 		naive(&force.Since)

@@ -190,11 +190,8 @@ func (g *guest) checkTerms(p coord.Project, was, now coord.Contract) error {
 	if sameTerms(was.Terms, now.Terms) {
 		return nil
 	}
-	if compareTerms(was.Terms, now.Terms) != 0 {
-		owner := cmp.Or(was.Terms.Provider, was.ProposedBy, now.ProposedBy)
-		if err := first(g.needs("set the provider of a contract", coord.PermitPropose), g.forRepo(p, owner)); err != nil {
-			return err
-		}
+	if err := g.checkProvider(p, was, now); err != nil {
+		return err
 	}
 	for _, u := range now.Terms.Uses {
 		known := slices.ContainsFunc(was.Terms.Uses, func(x coord.Use) bool { return x.Repo == u.Repo && compareEncoded(x, u) == 0 })
@@ -227,6 +224,37 @@ func (g *guest) checkTerms(p coord.Project, was, now coord.Contract) error {
 		}
 	}
 	return g.checkForce(was, now)
+}
+
+// checkProvider reports CodeDenied for another provider, direction or format of a contract: a guest
+// sends its own words to a handover, and every hub derives what follows from them. A contract that
+// is new has those that its proposer chose.
+func (g *guest) checkProvider(p coord.Project, was, now coord.Contract) error {
+	isSame := compareTerms(was.Terms, now.Terms) == 0
+	if was.ID == "" && !isSame {
+		return first(g.needs("set the provider of a contract", coord.PermitPropose), g.forRepo(p, now.ProposedBy))
+	}
+	for _, w := range now.Terms.Words {
+		if slices.Contains(was.Terms.Words, w) {
+			continue
+		}
+		if err := first(g.needs("answer for a provider", coord.PermitRespond), g.as(w.Agent), g.forRepo(p, w.Repo)); err != nil {
+			return err
+		}
+	}
+	if h := now.Terms.Handover; h != nil && compareHandovers(was.Terms.Handover, h) != 0 {
+		if err := first(g.needs("ask for another provider", coord.PermitRespond), g.forRepo(p, h.By)); err != nil {
+			return err
+		}
+	}
+
+	derived := was
+	derived.Terms.Handover = now.Terms.Handover
+	derived.Terms.Words = now.Terms.Words
+	if !isSame && compareTerms(handOver(derived).Terms, now.Terms) != 0 {
+		return g.denied("changed the provider, the direction or the format of contract %s without the words of those that it concerns", now.ID)
+	}
+	return nil
 }
 
 // checkForce reports CodeDenied for a version in force that the contract does not have as agreed.

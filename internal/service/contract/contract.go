@@ -404,6 +404,15 @@ func contract(r hub.Reader, op string, project coord.ProjectID, id coord.Contrac
 	return c, err
 }
 
+// liveContract is contract for operations that a withdrawn contract does not take any more.
+func liveContract(r hub.Reader, op string, project coord.ProjectID, id coord.ContractID) (coord.Contract, error) {
+	c, err := contract(r, op, project, id)
+	if err == nil && c.Terms.Withdrawn() {
+		err = hub.Errorf(hub.CodeConflict, op, "contract %s was withdrawn", c.Name).WithHint("propose a new contract: {contract.propose}")
+	}
+	return c, err
+}
+
 // withVersions returns c with History and Conflicts.
 func withVersions(r hub.Reader, c coord.Contract) (coord.Contract, error) {
 	var err error

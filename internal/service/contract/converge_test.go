@@ -418,6 +418,10 @@ func (w *network) term(n *node, c coord.Contract) {
 		}
 		return
 	}
+	if w.rand.IntN(4) == 0 {
+		w.hand(n, c)
+		return
+	}
 	d := Declaration{InContract: Of(w.project, c.ID), Remove: w.rand.IntN(4) == 0}
 	if w.rand.IntN(2) == 0 {
 		d.Parts = []string{[]string{"/n", "/m"}[w.rand.IntN(2)]}
@@ -434,6 +438,27 @@ func (w *network) term(n *node, c coord.Contract) {
 	}
 	if now.UpdatedAt != c.UpdatedAt {
 		w.moved(n, now, false)
+	}
+}
+
+// hand asks for another provider of a contract or consents to one, or withdraws the contract.
+func (w *network) hand(n *node, c coord.Contract) {
+	ctx := context.Background()
+	if w.rand.IntN(8) == 0 {
+		_, err := n.service.Withdraw(ctx, n.caller(), Announcement{InContract: Of(w.project, c.ID), Anyway: true})
+		if hub.CodeOf(err) != hub.CodeDenied {
+			w.done(err)
+		}
+		return
+	}
+	who := n.caller()
+	if w.rand.IntN(3) == 0 {
+		who = hub.Caller{ID: hub.Operator}
+	}
+	flow := []string{"", "", "request", "response"}[w.rand.IntN(4)]
+	_, err := n.service.Provide(ctx, who, ProviderChange{InContract: Of(w.project, c.ID), Provider: w.nodes[w.rand.IntN(2)].repo, Flow: flow})
+	if hub.CodeOf(err) != hub.CodeDenied { // its word does not count
+		w.done(err)
 	}
 }
 

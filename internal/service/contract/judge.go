@@ -176,7 +176,8 @@ func (u update) decide(op string) (decision, error) {
 
 	switch {
 	case word == compat.Compatible || isOver:
-		d.agreed = byProvider
+		isTurning := judgedTerms(u.was.Terms).Direction != u.was.Terms.Direction
+		d.agreed = byProvider && !isTurning
 		if word != compat.Compatible {
 			d.notes = append(d.notes, fmt.Sprintf("the update is %s; the project allows that since %s", word, day))
 		}
@@ -199,6 +200,11 @@ func (u update) decide(op string) (decision, error) {
 	}
 	for _, r := range affected {
 		d.asks = append(d.asks, r.ID)
+	}
+	if word == compat.Compatible && byProvider { // another direction is wanted: each consumer is asked
+		for _, c := range u.was.Terms.Consumers() {
+			d.asks = append(d.asks, c.Repo)
+		}
 	}
 	if !byProvider {
 		d.asks = append(d.asks, provider)
@@ -249,7 +255,7 @@ const judgeTries = 3
 
 // judgeUpdate compares the next content of a contract with its base, before the transaction
 // of the update. A contract that does not exist has no judgement: the update says so.
-func (s *Service) judgeUpdate(ctx context.Context, caller hub.Caller, in InContract, terms Direction, content json.RawMessage) (judgement, error) {
+func (s *Service) judgeUpdate(ctx context.Context, caller hub.Caller, in InContract, content json.RawMessage) (judgement, error) {
 	const op = "contract.Update"
 	isThere := true
 	q, err := readIn(ctx, s, op, in.Project, func(r hub.Reader, p coord.Project) (question, error) {
@@ -260,7 +266,7 @@ func (s *Service) judgeUpdate(ctx context.Context, caller hub.Caller, in InContr
 		if err != nil {
 			return question{}, err
 		}
-		c.Terms = terms.apply(c.Terms)
+		c.Terms = judgedTerms(c.Terms)
 		return ask(r, c, baseOf(c), content, consumersOf(c, p))
 	})
 	switch hub.CodeOf(err) {
@@ -318,27 +324,21 @@ func (d Direction) by(r coord.Repo) Direction {
 // isZero reports whether d says nothing.
 func (d Direction) isZero() bool { return d == Direction{} }
 
-// apply returns terms with the format and the direction that d names.
-func (d Direction) apply(t coord.Terms) coord.Terms {
-	t.Format = cmp.Or(d.Format, t.Format)
-	t.Direction = cmp.Or(d.Flow, t.Direction)
-	return t
-}
-
 // in returns terms as d changes them at a time.
 func (d Direction) in(op string, p coord.Project, t coord.Terms, at coord.Instant) (coord.Terms, error) {
 	if d.isZero() {
 		return t, nil
 	}
 	if d.Flow != "" && !slices.Contains(compat.Directions, compat.Direction(d.Flow)) {
-		return t, hub.Errorf(hub.CodeInvalid, op, "unknown direction %q: use request, response or both", d.Flow)
+		return t, unknownFlow(op, d.Flow)
 	}
-	t = d.apply(t)
+	t.Format = cmp.Or(d.Format, t.Format)
+	t.Direction = cmp.Or(d.Flow, t.Direction)
 	if d.Provider != "" {
 		r, ok := p.RepoNamed(d.Provider)
 		if !ok {
 			if r, ok = p.Repo(coord.RepoID(d.Provider)); !ok {
-				return t, hub.Errorf(hub.CodeNotFound, op, "Repository %.200s not found in project %s", d.Provider, p.ID)
+				return t, unknownRepo(op, p, d.Provider)
 			}
 		}
 		t.Provider = r.ID

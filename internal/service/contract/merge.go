@@ -412,5 +412,5 @@ func advance(c coord.Contract, p coord.Project) coord.Contract {
 			c.UpdatedAt = later(c.UpdatedAt, i.CompletedAt)
 		}
 	}
-	return enforce(c)
+	return enforce(handOver(c))
 }

@@ -257,7 +257,11 @@ func (s *Service) move(ctx context.Context, caller hub.Caller, m move, do func(s
 			}
 		}
 
-		was, err := contract(se.tx, m.op, p.ID, m.in.Contract)
+		read := contract
+		if m.move == coord.MoveUpdate || m.move == coord.MoveStart {
+			read = liveContract
+		}
+		was, err := read(se.tx, m.op, p.ID, m.in.Contract)
 		if err == nil {
 			err = sameVersion(m.op, was, m.version)
 		}
@@ -392,7 +396,7 @@ func (s *Service) Update(ctx context.Context, caller hub.Caller, u Revision) (Re
 	// The comparison is made before the transaction, and again if its base has moved.
 	var out Result
 	for range judgeTries {
-		j, err := s.judgeUpdate(ctx, caller, u.InContract, u.Direction, content)
+		j, err := s.judgeUpdate(ctx, caller, u.InContract, content)
 		if err != nil {
 			return Result{}, err
 		}
@@ -445,15 +449,15 @@ func (s *Service) replace(ctx context.Context, op string, caller hub.Caller, u R
 // govern applies the policy of the project to an update from was to c: it is refused, agreed at
 // once, or waits for the consumers that it affects.
 func (s *Service) govern(se *session, op string, p coord.Project, by coord.Repo, was, c coord.Contract, d Direction, j judgement, out *Result) (coord.Contract, error) {
-	var err error
-	if c.Terms, err = d.by(by).in(op, p, c.Terms, c.UpdatedAt); err != nil {
+	err := d.checkSame(op, p, by, was)
+	if err != nil {
 		return c, err
 	}
 	whole, err := withVersions(se.tx, was)
 	if err != nil {
 		return c, err
 	}
-	whole.Terms = d.apply(whole.Terms)
+	whole.Terms = judgedTerms(whole.Terms)
 	if !j.isOf(whole, p, c.Content) {
 		return c, errMoved
 	}
@@ -461,10 +465,7 @@ func (s *Service) govern(se *session, op string, p coord.Project, by coord.Repo,
 		return c, j.refused
 	}
 
-	// A provider that the update names is the provider before it, too: it may be agreed at once.
-	judgedAs := was
-	judgedAs.Terms.Provider = c.Terms.Provider
-	decided, err := update{project: p, was: judgedAs, by: by, judged: j, today: s.today()}.decide(op)
+	decided, err := update{project: p, was: was, by: by, judged: j, today: s.today()}.decide(op)
 	if err != nil {
 		return c, err
 	}

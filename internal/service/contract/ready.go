@@ -608,7 +608,7 @@ func (x *readiness) rows(c coord.Contract, results map[coord.RepoID]coord.Contra
 		if (role == "" && !tested) || isHidden {
 			continue
 		}
-		row := MatrixRow{Repository: r.Name, Contract: c.Name, ID: c.ID, Role: cmp.Or(role, roleParty), State: string(c.Status), Verdict: compat.Unknown, Newest: c.Version, Commit: d.Commit}
+		row := MatrixRow{Repository: r.Name, Contract: c.Name, ID: c.ID, Role: cmp.Or(role, roleParty), State: c.State(), Verdict: compat.Unknown, Newest: c.Version, Commit: d.Commit}
 		if tested {
 			row.Version = result.Version
 			row.Commit = result.Commit

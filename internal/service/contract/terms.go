@@ -29,6 +29,11 @@ func mergeTerms(a, b coord.Terms) coord.Terms {
 	out.Uses = mergeUses(a.Uses, b.Uses)
 	out.Asks = mergeAsks(a.Asks, b.Asks)
 	out.Ends = mergeEnds(a.Ends, b.Ends)
+	out.Words = mergeWords(a.Words, b.Words)
+	out.Handover = a.Handover
+	if compareHandovers(a.Handover, b.Handover) < 0 {
+		out.Handover = b.Handover
+	}
 	out.InForce = a.InForce
 	if compareForce(a.InForce, b.InForce) < 0 {
 		out.InForce = b.InForce
@@ -60,6 +65,38 @@ func mergeAsks(a, b []coord.Ask) []coord.Ask {
 func mergeEnds(a, b []coord.Ending) []coord.Ending {
 	return greatest(a, b, func(e coord.Ending) string { return e.Part }, strings.Compare,
 		func(x, y coord.Ending) int { return cmp.Or(x.At.Compare(y.At), compareEncoded(x, y)) })
+}
+
+func mergeWords(a, b []coord.Word) []coord.Word {
+	return greatest(a, b, func(w coord.Word) coord.RepoID { return w.Repo }, cmp.Compare[coord.RepoID],
+		func(x, y coord.Word) int { return cmp.Or(x.At.Compare(y.At), compareEncoded(x, y)) })
+}
+
+// compareHandovers orders two wishes for another provider: the later one counts.
+func compareHandovers(a, b *coord.Handover) int {
+	if a == nil || b == nil {
+		return compareBools(a != nil, b != nil)
+	}
+	return cmp.Or(a.At.Compare(b.At), compareEncoded(a, b))
+}
+
+// handOver returns c with the provider and the direction of its handover, if every word that this
+// needs is there. Their time is that of the last word, so that every hub derives the same.
+func handOver(c coord.Contract) coord.Contract {
+	h := c.Terms.Handover
+	if h == nil || c.Terms.WrittenAt.Compare(h.At) >= 0 || len(c.MissingWords()) > 0 {
+		return c
+	}
+	at := h.At
+	for _, w := range c.Terms.Words {
+		if w.To(*h) {
+			at = later(at, w.At)
+		}
+	}
+	c.Terms.Provider = h.Provider
+	c.Terms.Direction = cmp.Or(h.Direction, c.Terms.Direction)
+	c.Terms.WrittenAt = at
+	return c
 }
 
 // compareForce orders two versions in force: the later version counts, then the one that was

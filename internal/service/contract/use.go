@@ -67,7 +67,11 @@ func (s *Service) Use(ctx context.Context, caller hub.Caller, d Declaration) (Us
 func (s *Service) use(ctx context.Context, op string, caller hub.Caller, d Declaration, parts []string, judged headJudgement) (Used, error) {
 	var out Used
 	err := s.act(ctx, op, caller, d.Project, d.As, coord.PermitRespond, func(se *session, p coord.Project, by coord.Repo) error {
-		was, err := contract(se.tx, op, p.ID, d.Contract)
+		read := liveContract
+		if d.Remove {
+			read = contract
+		}
+		was, err := read(se.tx, op, p.ID, d.Contract)
 		if err == nil {
 			err = s.mayAnswer(op, caller, by)
 		}

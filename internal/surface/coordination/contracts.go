@@ -105,6 +105,15 @@ type ShownUse struct {
 	DeclaredAt coord.Instant `json:"declared_at"`
 }
 
+// State returns the state of c as people see it: withdrawn, or its status.
+func (c Contract) State() string {
+	isWithdrawn := slices.ContainsFunc(c.ShownTerms().Withdrawn, func(e coord.Ending) bool { return e.Part == "" })
+	if isWithdrawn {
+		return coord.StateWithdrawn
+	}
+	return string(c.Status)
+}
+
 // ShownTerms returns the terms of c as they are shown.
 func (c Contract) ShownTerms() ShownTerms {
 	if c.Terms.IsZero() {
@@ -144,8 +153,12 @@ func (c Contract) MarshalJSON() ([]byte, error) {
 		ContractID      coord.ContractID        `json:"contractId"`
 		ProjectID       coord.ProjectID         `json:"projectId"`
 		By              coord.RepoID            `json:"proposedBy"`
+		State           string                  `json:"state,omitempty"` // withdrawn, where the status of the protocol does not say it
 		ShownTerms
-	}{plain(c.Contract), c.Implementations, c.History, c.ID, c.Project, c.ProposedBy, c.ShownTerms()}
+	}{plain(c.Contract), c.Implementations, c.History, c.ID, c.Project, c.ProposedBy, "", c.ShownTerms()}
+	if state := c.Contract.State(); state != string(c.Status) {
+		shown.State = state
+	}
 	shown.Stamps = coord.Stamps{} // conflicts are listed by cacp/contract/conflicts
 	shown.Terms = coord.Terms{}   // shown with names
 	if shown.Implementations == nil {

@@ -53,6 +53,7 @@ var coordinated = map[string]interface {
 func init() {
 	coordinated["cacp/who_breaks"] = WhoBreaks
 	coordinated["cacp/may_merge"] = MayMerge
+	coordinated["cacp/contract/provider"] = Provide
 	for _, o := range Operations {
 		m := o.Bind(nil)
 		if strings.HasPrefix(m.Method, "cacp/") && m.Group == "" && !slices.Contains(m.Callers, hub.CallerGuest) {

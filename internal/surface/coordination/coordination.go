@@ -101,6 +101,7 @@ var (
 	ListConflicts = define("cacp/contract/conflicts", coord.PermitRead, "List overruled writes: contract contents, contract states and project members.", conflicts)
 
 	Use       = define("parley/contract/use", coord.PermitRespond, "Declare the parts of a contract that your repository uses.", calls((*contract.Service).Use, declared))
+	Provide   = define("parley/contract/provider", coord.PermitRespond, "Ask that another repository provides a contract, or consent to that.", calls((*contract.Service).Provide, unchanged[contract.Provided]))
 	Impact    = define("parley/contract/impact", coord.PermitRead, "Name the consumers that a change of a contract affects.", calls((*contract.Service).Impact, unchanged[contract.Impact]))
 	Policy    = define("parley/contract/policy", coord.PermitRead, "Show or set what a project does about breaking updates: forbid, ask or sunset.", calls((*contract.Service).BreakingPolicy, policyAnswer))
 	Deprecate = define("parley/contract/deprecate", coord.PermitPropose, "Announce the end of a contract or a part of it.", ends((*contract.Service).Deprecate))
@@ -164,7 +165,7 @@ var (
 // Operations is the table.
 var Operations = rpc.Table[*Services]{
 	Coordinate, CreateProject, JoinProject, LeaveProject, GetProject, ListProjects, ExportProject, UpdateProjectStatus, AddRepo, SetPolicy, ListChanges,
-	Propose, Respond, Update, GetContract, ListContracts, DiffContract, Check, ListConflicts, Use, Impact, Policy, Deprecate, Withdraw, Deployed, Matrix, CanMerge, CanDeploy, WhoBreaks, MayMerge,
+	Propose, Respond, Update, GetContract, ListContracts, DiffContract, Check, ListConflicts, Use, Provide, Impact, Policy, Deprecate, Withdraw, Deployed, Matrix, CanMerge, CanDeploy, WhoBreaks, MayMerge,
 	Share, ShareCode, ShareTypes, AskQuestion, RecordDecision, ListContext, GetThread,
 	StartWork, CompleteWork, VerifyWork, WorkStatus, ShareFile, RequestFile, ListFileRequests, FulfilRequest,
 	CreateInvite, RevokeInvite, ListInvites, RedeemInvite,

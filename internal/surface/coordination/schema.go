@@ -3,7 +3,7 @@ package coordination
 // coordinateSchema is the input of the tool coordinate. Models read it, so every
 // word has to earn its place; the operations check more than it says.
 const coordinateSchema = `{"type":"object","required":["action"],"properties":{
-"action":{"enum":["project/list","project/get","project/create","project/join","project/leave","contract/list","contract/get","contract/propose","contract/respond","contract/update","contract/diff","contract/check","who_breaks","may_merge","context/share","context/askQuestion","context/recordDecision","context/list","context/getThread","implementation/start","implementation/complete","implementation/verify","implementation/getStatus"]},
+"action":{"enum":["project/list","project/get","project/create","project/join","project/leave","contract/list","contract/get","contract/propose","contract/respond","contract/update","contract/diff","contract/check","contract/provider","who_breaks","may_merge","context/share","context/askQuestion","context/recordDecision","context/list","context/getThread","implementation/start","implementation/complete","implementation/verify","implementation/getStatus"]},
 "projectId":{"type":"string","description":"all but project/list and project/create"},
 "contractId":{"type":"string","description":"or its unique name"},
 "name":{"type":"string","description":"of a new project or contract"},
@@ -28,7 +28,7 @@ const coordinateSchema = `{"type":"object","required":["action"],"properties":{
 "files":{"type":"array","items":{"type":"string"},"description":"implementation/complete"},
 "result":{"enum":["success","failure","partial"],"description":"implementation/verify"},
 "notes":{"type":"string"},
-"provider":{"type":"string","description":"propose: the repository that offers it"},
+"provider":{"type":"string","description":"propose, contract/provider: the repository that offers it"},
 "commit":{"type":"string","description":"may_merge, complete, verify"},
 "require":{"enum":["agreed","implemented","verified"],"description":"contract/check"},
 "limit":{"type":"integer"}}}`

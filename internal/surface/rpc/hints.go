@@ -37,6 +37,8 @@ var references = map[string][3]string{
 	"contact":           {"the operator calls parley/contact/set:", "the operator runs: parley contact", "ask your operator to run: parley contact"},
 	"contract.diff":     {"cacp/contract/diff", "parley contract diff", "coordinate with action contract/diff"},
 	"contract.list":     {"cacp/contract/list", "parley contract list", "coordinate with action contract/list"},
+	"contract.propose":  {"cacp/contract/propose", "parley contract propose", "coordinate with action contract/propose"},
+	"contract.provider": {"parley/contract/provider", "parley contract provider", "coordinate with action contract/provider"},
 	"contract.reply":    {"cacp/contract/respond with request_change", "parley contract respond ID request_change", "coordinate with action contract/respond and answer request_change"},
 	"expect_merge":      {"member expect.merge", "--expect-merge", "argument expect with merge"},
 	"handoff":           {"acp/handoff", "parley handoff", "acp_handoff"},

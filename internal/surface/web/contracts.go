@@ -166,7 +166,7 @@ func oneContract(ctx context.Context, v *visit) (string, any, error) {
 		return "", nil, err
 	}
 	d := contractData{Contract: got.Contract, Here: v.r.URL.RequestURI(), Project: projectView{ID: whole.ID, Name: whole.Name, Repos: whole.Repos}}
-	d.Open = got.Status == coord.ContractProposed || got.Status == coord.ContractNegotiating
+	d.Open = got.State() != coord.StateWithdrawn && (got.Status == coord.ContractProposed || got.Status == coord.ContractNegotiating)
 	d.Terms = got.ShownTerms()
 	if got.Version > 1 {
 		if d.Diff, err = newestDiff(ctx, v, in, got); err != nil {

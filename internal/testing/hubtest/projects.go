@@ -42,10 +42,12 @@ func fullContract(project coord.ProjectID, id coord.ContractID) coord.Contract {
 		Agreements:      []coord.Agreement{{Repo: "r2", Agent: "b", Version: 3, Content: "h", At: at(7)}},
 		Terms: coord.Terms{
 			Format: "shape", Direction: "both", Provider: "r1", WrittenAt: at(3),
-			Uses:    []coord.Use{{Repo: "r2", Parts: []string{"/n"}, Source: "uses.yaml", Declared: at(4), At: at(5), Removed: true}},
-			Asks:    []coord.Ask{{Version: 3, Repo: "r2", Content: "h", Needed: true, At: at(6)}},
-			Ends:    []coord.Ending{{Part: "/n", Until: "2026-12-31", Withdrawn: true, At: at(7)}},
-			InForce: &coord.InForce{Version: 2, Content: "h", Since: at(5), Before: 1},
+			Uses:     []coord.Use{{Repo: "r2", Parts: []string{"/n"}, Source: "uses.yaml", Declared: at(4), At: at(5), Removed: true}},
+			Asks:     []coord.Ask{{Version: 3, Repo: "r2", Content: "h", Needed: true, At: at(6)}},
+			Ends:     []coord.Ending{{Part: "/n", Until: "2026-12-31", Withdrawn: true, At: at(7)}},
+			Handover: &coord.Handover{Provider: "r2", Direction: "response", By: "r2", At: at(8)},
+			Words:    []coord.Word{{Repo: "r1", Agent: "a", Provider: "r2", Direction: "response", At: at(9)}},
+			InForce:  &coord.InForce{Version: 2, Content: "h", Since: at(5), Before: 1},
 		},
 		History: []coord.ContractVersion{
 			{Version: 1, Content: json.RawMessage(`{"v":1}`), ProposedBy: "r1", At: at(3), ChangeNotes: "first"},
