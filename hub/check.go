@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/digest"
 )
 
@@ -198,37 +199,52 @@ type CheckOutput struct {
 	Artifact string `json:"artifact,omitempty"` // SHA-256 of the artifact with the output; empty if it was removed or there is none
 }
 
+// A ContractRef names a version of a contract that a run of a check tests.
+type ContractRef struct {
+	Project  coord.ProjectID  `json:"project_id"`
+	Contract coord.ContractID `json:"contract_id"`
+	Name     string           `json:"name"`
+	Version  int              `json:"version"`
+	Content  string           `json:"content_sha256"` // see coord.ContentHash
+}
+
+// SameContract reports whether two runs test the same version of a contract, or none.
+func SameContract(a, b *ContractRef) bool {
+	return a == b || (a != nil && b != nil && *a == *b)
+}
+
 // A CheckResult is one run of a check on a commit.
 type CheckResult struct {
 	ID CheckResultID `json:"id"`
 	Repository
-	Name     string      `json:"name"`
-	Command  []string    `json:"command"`
-	Digest   string      `json:"digest"` // of the check; see RunDigest
-	Commit   string      `json:"commit"`
-	Tree     string      `json:"tree"`
-	State    CheckState  `json:"state"`
-	ExitCode int         `json:"exit_code"`
-	Millis   int64       `json:"duration_ms"`
-	Kept     bool        `json:"kept"`             // it answers a later request; not stored
-	Flaky    bool        `json:"flaky"`            // the same check failed and passed on the same tree; not stored
-	Confined bool        `json:"confined"`         // the system kept it from files that are not its own
-	Level    int         `json:"level,omitempty"`  // of its confinement; see the table of security.md
-	Not      []string    `json:"not,omitempty"`    // parts of the machine that the level does not cover
-	InPlace  bool        `json:"in_place"`         // it ran in a working tree of an agent
-	Before   string      `json:"before,omitempty"` // the files of that tree before the run, as a git tree
-	After    string      `json:"after,omitempty"`
-	Tests    *TestCount  `json:"tests,omitempty"`
-	Output   CheckOutput `json:"output"`
-	Reason   string      `json:"reason,omitempty"`      // why it was not started or ended early
-	Note     string      `json:"note,omitempty"`        // what a reviewer must know, such as "tests: 41 before, 12 now"
-	Fewer    bool        `json:"fewer_tests,omitempty"` // it has fewer tests than the target branch had before the commit; Note has the counts
-	Again    bool        `json:"again,omitempty"`       // it ran though there was a kept result
-	Fills    bool        `json:"fills,omitempty"`       // the commit is one of the target branch, so that the run fills the caches
-	By       AgentID     `json:"by,omitempty"`
-	Handoff  HandoffID   `json:"handoff_id,omitempty"` // whose completion asked for it
-	Worktree string      `json:"worktree,omitempty"`   // the folder that it runs in, if InPlace
-	Hub      string      `json:"hub,omitempty"`        // whose copy of the repository has the commit, where several hubs have one store; "" for any hub of the machine
+	Name     string       `json:"name"`
+	Command  []string     `json:"command"`
+	Digest   string       `json:"digest"` // of the check; see RunDigest
+	Commit   string       `json:"commit"`
+	Tree     string       `json:"tree"`
+	State    CheckState   `json:"state"`
+	ExitCode int          `json:"exit_code"`
+	Millis   int64        `json:"duration_ms"`
+	Kept     bool         `json:"kept"`             // it answers a later request; not stored
+	Flaky    bool         `json:"flaky"`            // the same check failed and passed on the same tree; not stored
+	Confined bool         `json:"confined"`         // the system kept it from files that are not its own
+	Level    int          `json:"level,omitempty"`  // of its confinement; see the table of security.md
+	Not      []string     `json:"not,omitempty"`    // parts of the machine that the level does not cover
+	InPlace  bool         `json:"in_place"`         // it ran in a working tree of an agent
+	Before   string       `json:"before,omitempty"` // the files of that tree before the run, as a git tree
+	After    string       `json:"after,omitempty"`
+	Tests    *TestCount   `json:"tests,omitempty"`
+	Output   CheckOutput  `json:"output"`
+	Reason   string       `json:"reason,omitempty"`      // why it was not started or ended early
+	Note     string       `json:"note,omitempty"`        // what a reviewer must know, such as "tests: 41 before, 12 now"
+	Fewer    bool         `json:"fewer_tests,omitempty"` // it has fewer tests than the target branch had before the commit; Note has the counts
+	Again    bool         `json:"again,omitempty"`       // it ran though there was a kept result
+	Fills    bool         `json:"fills,omitempty"`       // the commit is one of the target branch, so that the run fills the caches
+	By       AgentID      `json:"by,omitempty"`
+	Contract *ContractRef `json:"contract,omitempty"`   // the version that it was told to test; nil for none
+	Handoff  HandoffID    `json:"handoff_id,omitempty"` // whose completion asked for it
+	Worktree string       `json:"worktree,omitempty"`   // the folder that it runs in, if InPlace
+	Hub      string       `json:"hub,omitempty"`        // whose copy of the repository has the commit, where several hubs have one store; "" for any hub of the machine
 
 	QueuedAt  Time `json:"queued_at,omitzero"`
 	StartedAt Time `json:"started_at,omitzero"`
@@ -297,6 +313,7 @@ type CheckPlan struct {
 	Notes    []string          // what the caller must know, such as checks that are not trusted
 	Judged   []JudgeFinding    // what the change does to the things that judge it; nil without a base
 	Fills    bool              // the commit is one of the target branch
+	Contract *ContractRef      // the version of a contract that the runs test; nil for none
 }
 
 // Names returns the names of the checks.

@@ -24,6 +24,9 @@ func CheckPermissions(op string, list []coord.Permission) ([]coord.Permission, e
 	}
 	var out []coord.Permission
 	for _, p := range list {
+		if short, ok := strings.CutPrefix(string(p), "project:"); ok && (short == string(coord.PermitEvidence) || short == string(coord.PermitDeploy)) {
+			p = coord.Permission(short)
+		}
 		if !slices.Contains(coord.Grantable, p) {
 			all := strings.Trim(fmt.Sprint(coord.Grantable), "[]")
 			return nil, Errorf(CodeInvalid, op, "unknown permission %q", p).WithHint("the permissions are %s", strings.ReplaceAll(all, " ", ", "))

@@ -16,6 +16,8 @@ type Token struct {
 	CreatedAt   Time               `json:"createdAt,omitzero"`
 	ExpiresAt   Time               `json:"expiresAt,omitzero"`
 	RevokedAt   Time               `json:"revokedAt,omitzero"`
+
+	Evidence *coord.EvidenceBounds `json:"evidence,omitempty"` // bounds of a token that sends results of tests
 }
 
 // RevokeTokens revokes the live project tokens of an agent that was paused, revoked

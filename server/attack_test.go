@@ -82,6 +82,7 @@ var attacks = []struct {
 	{"harm that a member of a team could do", (*scene).teams},
 	{"verdicts on one's own work", (*scene).verdicts},
 	{"usage that spends what belongs to others", (*scene).money},
+	{"gates of contracts", (*scene).contracts},
 	{"files that run commands", (*scene).runningFiles},
 	{"project tokens that are forged", (*scene).tokens},
 	{"invites that are guessed", (*scene).invites},

@@ -54,7 +54,7 @@ func (s *Server) openChecks(ctx context.Context) error {
 		return fmt.Errorf("server: open the copies of repositories: %w", err)
 	}
 
-	o := &check.Options{Clock: s.clock, Log: s.log, Content: s.content, Jobs: s.opts.Checks.Jobs, Require: s.requiresChecks, Judge: judging}
+	o := &check.Options{Clock: s.clock, Log: s.log, Content: s.content, Jobs: s.opts.Checks.Jobs, Require: s.requiresChecks, Judge: judging, Contracts: contractVersions{s}}
 	o.Tell = func(tx hub.Tx, payload any) (hub.Message, error) { return s.mail.TellOperator(tx, payload) }
 	o.Announce = func(messages ...hub.Message) { s.mail.Announce(messages...) }
 	if s.postgres != nil {
@@ -313,7 +313,7 @@ func (r checkRunner) Run(ctx context.Context, j check.Job) (check.Outcome, error
 		return check.Outcome{}, err
 	}
 	got, err := r.shop.Run(ctx, workshop.Job{
-		Copy: copied.Folder(), Commit: j.Commit.ID, Target: j.Fills, InPlace: j.Folder, Live: j.Live, Check: checkOf(j.Check),
+		Copy: copied.Folder(), Commit: j.Commit.ID, Target: j.Fills, InPlace: j.Folder, Live: j.Live, Contract: j.Contract, Check: checkOf(j.Check),
 	})
 	if errors.Is(err, workshop.ErrUnconfined) {
 		return check.Outcome{State: hub.ResultNotStarted, Reason: "this system cannot confine a check; the operator can allow it with parley check add --unconfined"}, nil

@@ -400,12 +400,18 @@ func TestLandingAsksCanMerge(t *testing.T) {
 	mustCall(t, bob, coordination.Use, contract.Declaration{InContract: of, Parts: []string{"User.avatar"}})
 
 	// CI sends the results of tests for both repositories.
-	token := mustCall(t, operator, coordination.MintToken, coordination.TokenParams{InProject: project, Agent: "aid://ci.example/ci@1.0.0", Permissions: []coord.Permission{coord.PermitRead, coord.PermitEvidence}})
-	ci := h.as(token.Token)
+	tokens := map[string]string{}
+	for _, repo := range []string{"app", "web"} {
+		tokens[repo] = mustCall(t, operator, coordination.MintToken, coordination.TokenParams{
+			InProject: project, Agent: "aid://ci.example/ci@1.0.0", Permissions: []coord.Permission{coord.PermitRead, coord.PermitEvidence},
+			Repo: repo, Checks: []string{"contract-tests"}, Branch: "main",
+		}).Token
+		mustCall(t, operator, coordination.Test, contract.TestChange{InContract: of, Repo: repo, Check: "contract-tests"})
+	}
 	ran := func(repo, commit string, version int) {
 		t.Helper()
-		mustCall(t, ci, coordination.VerifyWork, contract.Verification{
-			InContract: of, As: contract.As{Repo: repo}, Result: contract.VerifySuccess, Evidence: contract.Evidence{Commit: commit, Against: version},
+		mustCall(t, h.as(tokens[repo]), coordination.VerifyWork, contract.Verification{
+			InContract: of, As: contract.As{Repo: repo}, Result: contract.VerifySuccess, Evidence: contract.Evidence{Commit: commit, Check: "contract-tests", Against: version},
 		})
 	}
 	returned := func(reason string) {
@@ -434,7 +440,7 @@ func TestLandingAsksCanMerge(t *testing.T) {
 	again()
 	returned("version 2 is breaking for web, which has no run result for it")
 
-	ran("web", "c7", 2)
+	ran("web", strings.Repeat("c7", 20), 2)
 	again()
 	if entries := r.settle(ctx, operator); entries[0].State != hub.EntryLanded {
 		t.Errorf("got %+v", entries[0])

@@ -141,16 +141,27 @@ func (s *Server) openShared(context.Context) error {
 // openContracts builds the service of projects of several repositories.
 // With Unsafe the rates of contracts are off as those of messages are; the largest
 // numbers are used that cannot overflow when a request is added.
-func (s *Server) openContracts(context.Context) error {
+func (s *Server) openContracts(ctx context.Context) error {
 	var limits contract.Limits
 	if s.opts.Limits.Unsafe {
 		limits.Rate = contract.Rate{Projects: math.MaxInt32, Things: math.MaxInt32, Bytes: math.MaxInt64 / 2}
 	}
 	s.contracts = contract.New(s.store, &contract.Options{
 		Log: s.log, Bus: s.hints, Self: coord.AID(s.self.AID), Repo: s.self.Repo, Endpoint: s.self.URL,
-		Sender: s.mail, Local: s.keys.Local, Taken: s.keys.Taken, People: people{s.notifier}, Files: s.shared, Limits: limits, Strict: s.opts.Coordination.StrictUpdate,
+		Sender: s.mail, Local: s.keys.Local, Taken: s.keys.Taken, People: people{s.notifier}, Repositories: contractRepositories{repositories{s}}, Files: s.shared, Limits: limits, Strict: s.opts.Coordination.StrictUpdate,
 	})
-	return nil
+
+	// Environments of before they were declared: those that the operator or CI used are declared once.
+	declared, others, err := s.contracts.DeclareDeployed(ctx)
+	for project, names := range declared {
+		for _, name := range names {
+			s.log.Info("the environment of a deployment is declared now", "op", "server.openContracts", "project", project, "environment", name, "remove", "parley contract env remove "+name+" --anyway")
+		}
+	}
+	for project, names := range others {
+		s.log.Warn("deployments that only agents recorded count for nothing until their environments are declared", "op", "server.openContracts", "project", project, "environments", names)
+	}
+	return err
 }
 
 // openSyncer builds the part that sends changes of projects to other hubs.

@@ -344,14 +344,17 @@ func (a *app) checkRunCommand() *cobra.Command {
 		Use:   "run NAME",
 		Short: "Run a check on a commit",
 		Long: `Run an allowed check on a commit and print its result. A result that is kept for the same
-files and the same check is used; --again runs the check anew. The exit code is 0 if the
+files and the same check is used; --again runs the check anew. With --contract the variable
+PARLEY_CONTRACT names a file with the content of that version. The exit code is 0 if the
 check passed, else 1.`,
 		Example: `  parley check run test
-  parley check run test --commit feature/login --again`,
+  parley check run test --commit feature/login --again
+  parley check run contract-tests --contract User@2`,
 		Args: cobra.ExactArgs(1),
 	}
 	cmd.Flags().StringVar(&p.Commit, "commit", "", "commit, branch or tag (default: the commit that is checked out)")
 	cmd.Flags().BoolVar(&p.Again, "again", false, "run it though there is a kept result")
+	cmd.Flags().StringVar(&p.Contract, "contract", "", "version of a contract to test, such as User@2 (default: the one in the lock file of the commit, else the one in force)")
 	return prepared(cmd, func(ctx context.Context) error { return a.runCheck(ctx, p) }, repoFlag(cmd, &p.Repository, "."), argument(0, &p.Name))
 }
 

@@ -25,6 +25,7 @@ func (a *app) contractCommand() *cobra.Command {
 	cmd := group("contract", "Agree on interfaces between repositories",
 		a.contractProposeCommand(), a.contractShowCommand(), a.contractDiffCommand(), a.contractCompareCommand(), a.contractRespondCommand(), a.contractUpdateCommand(),
 		a.contractUseCommand(), a.contractProviderCommand(), a.contractImpactCommand(), a.contractPolicyCommand(), a.contractDeprecateCommand(), a.contractWithdrawCommand(), a.contractMatrixCommand(),
+		a.contractTestCommand(), a.contractEnvCommand(), a.canMergeCommand(), a.canDeployCommand(), a.deployedCommand(),
 		a.contractPushCommand(), a.contractPullCommand(), a.contractStatusCommand(),
 		a.contractListCommand(), a.contractHistoryCommand(), a.contractCheckCommand(), a.contractWatchCommand())
 	cmd.Long = `A contract is an interface between repositories: proposed by one, agreed to by
@@ -119,7 +120,14 @@ func (a *app) contractRespondCommand() *cobra.Command {
 		if len(got.PendingRepos) > 0 {
 			fmt.Fprintf(w, "still to agree: %s\n", strings.Join(got.PendingRepos, ", "))
 		}
-	}, argument(1, &p.Action), a.inContract(cmd, &p.InContract))
+	}, argument(1, &p.Action), a.inContract(cmd, &p.InContract), func(ctx context.Context, _ []string) error {
+		if p.Version > 0 {
+			return nil
+		}
+		got, err := call(ctx, a, coordination.GetContract, coordination.GetParams{InContract: p.InContract})
+		p.Version = got.Version // an update in between is refused
+		return err
+	})
 }
 
 func (a *app) contractShowCommand() *cobra.Command {

@@ -38,9 +38,14 @@ func TestContractGate(t *testing.T) {
 		h.keys[name] = h.keys[agent]
 		h.ok(h.as(name, "project", "join", "--repo", name), nil)
 	}
-	var token struct{ Token string }
-	h.ok(h.operator("project", "token", "--agent", "aid://ci.example/ci@1.0.0", "--permissions", "project:read,evidence,deploy", "--json"), &token)
-	h.keys["ci"] = token.Token
+	for _, repo := range []string{"api", "web"} {
+		var token struct{ Token string }
+		h.ok(h.operator("project", "token", "--agent", "aid://ci.example/ci@1.0.0", "--permissions", "project:read,evidence,deploy", "--repo", repo, "--check", "contract-tests", "--branch", "main", "--json"), &token)
+		h.keys["ci of "+repo] = token.Token
+	}
+	h.keys["ci"] = h.keys["ci of api"]
+	saysNo(t, h.operator("project", "token", "--agent", "aid://ci.example/ci@1.0.0", "--permissions", "project:evidence", "--json"), exitUsage, "must be bound")
+	h.ok(h.operator("contract", "env", "add", "prod"), nil)
 	file := func(name, text string) string {
 		path := filepath.Join(h.home, name)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -84,7 +89,7 @@ func TestContractGate(t *testing.T) {
 	t.Run("can-merge answers from results that were run", func(t *testing.T) {
 		ask := func(repo, commit string, code int, parts ...string) {
 			t.Helper()
-			r := h.as("ci", "can-merge", "--repo", repo, "--commit", commit, "--project", made.ProjectID)
+			r := h.as("ci", "can-merge", "--repo", repo, "--commit", full(commit), "--project", made.ProjectID)
 			if r.code != code {
 				t.Errorf("got exit code %d, want %d: %s%s", r.code, code, r.out, r.err)
 			}
@@ -92,38 +97,46 @@ func TestContractGate(t *testing.T) {
 				contains(t, r.out, part)
 			}
 		}
-		ask("web", "w1", exitCheck, "no test was run on this commit", "web: run its tests")
-		h.says(h.as("web", "impl", "verify", "User", "--result", "success", "--commit", "w1", "--json"), `"kind":"said"`, `"commit":"w1"`)
-		ask("web", "w1", exitCheck, "said, not run")
+		ask("web", "b1", exitCheck, "no check of web is its test", "operator: name one: parley contract test")
+		saysNo(t, h.operator("contract", "test", "User", "--repo", "web", "--check", "contract-test", "--json"), exitUsage, "its checks are contract-tests")
+		for _, repo := range []string{"api", "web"} {
+			h.says(h.operator("contract", "test", "User", "--repo", repo, "--check", "contract-tests"), "contract-tests is the test of User in "+repo)
+		}
+		ask("nowhere", "b1", exitUsage)
+		ask("web", "b1", exitCheck, "no test was run on this commit", "web: run its test in CI")
+		h.says(h.as("web", "impl", "verify", "User", "--result", "success", "--commit", full("b1"), "--json"), `"kind":"said"`, `"commit":"`+full("b1"))
+		ask("web", "b1", exitCheck, "said, not run")
 		junit := file("junit.xml", `<testsuites><testsuite><testcase name="a"/><testcase name="b"><failure/></testcase></testsuite></testsuites>`)
-		h.says(h.as("ci", "impl", "verify", "User", "--repo", "web", "--commit", "w1", "--junit", junit, "--project", made.ProjectID, "--json"), `"kind":"run","result":"failure"`)
-		ask("web", "w1", exitCheck, "ended with failure")
-		h.says(h.as("ci", "impl", "verify", "User", "--repo", "web", "--commit", "w1", "--result", "success", "--project", made.ProjectID), "success at commit w1 against version 2 (run)")
-		ask("web", "w1", exitDone, "yes (1 contract checked)")
-		h.says(h.as("ci", "impl", "verify", "User", "--repo", "api", "--commit", "a3", "--result", "success", "--version", "3", "--project", made.ProjectID), "against version 3")
+		h.says(h.as("ci of web", "impl", "verify", "User", "--repo", "web", "--commit", full("b1"), "--check", "contract-tests", "--junit", junit, "--project", made.ProjectID, "--json"), `"kind":"run","result":"failure"`)
+		ask("web", "b1", exitCheck, "ended with failure")
+		h.says(h.as("ci of web", "impl", "verify", "User", "--repo", "web", "--commit", full("b1"), "--check", "contract-tests", "--result", "success", "--project", made.ProjectID), "success at commit b1", "against version 2 (run)")
+		ask("web", "b1", exitDone, "yes (1 contract checked)")
+		h.says(h.as("ci", "impl", "verify", "User", "--repo", "api", "--commit", full("a3"), "--check", "contract-tests", "--result", "success", "--version", "3", "--project", made.ProjectID), "against version 3")
 		ask("api", "a3", exitCheck, "version 3, which is not agreed yet: waiting for web")
 		h.says(h.as("web", "contract", "respond", "User", "agree"), "version 3 is agreed")
 		ask("api", "a3", exitCheck, "version 3 is breaking for web, which has no run result for it")
-		h.says(h.as("ci", "impl", "verify", "User", "--repo", "web", "--commit", "w2", "--result", "success", "--project", made.ProjectID), "version 3")
+		h.says(h.as("ci of web", "impl", "verify", "User", "--repo", "web", "--commit", full("b2"), "--check", "contract-tests", "--result", "success", "--project", made.ProjectID), "version 3")
 		ask("api", "a3", exitDone, "yes")
 	})
 	t.Run("can-deploy compares with what runs in the environment", func(t *testing.T) {
 		ask := func(repo, commit string, code int, part string) {
 			t.Helper()
-			r := h.as("ci", "can-deploy", "--repo", repo, "--commit", commit, "--env", "prod", "--project", made.ProjectID, "--json")
+			r := h.as("ci", "can-deploy", "--repo", repo, "--commit", full(commit), "--env", "prod", "--project", made.ProjectID, "--json")
 			if r.code != code {
 				t.Errorf("got exit code %d, want %d: %s%s", r.code, code, r.out, r.err)
 			}
 			contains(t, r.out, part)
 		}
-		h.says(h.as("ci", "deployed", "web", "--env", "prod", "--commit", "w1", "--project", made.ProjectID, "--json"), `"deployment":{"repository":"web","env":"prod","commit":"w1"`)
-		ask("api", "a3", exitCheck, "breaking for commit w1 of web")
-		h.says(h.as("ci", "deployed", "web", "--env", "prod", "--commit", "w2", "--project", made.ProjectID), "web runs commit w2 in prod")
+		saysNo(t, h.as("ci", "can-deploy", "--repo", "api", "--commit", full("a3"), "--env", "prdo", "--project", made.ProjectID, "--json"), exitUsage, "its environments are prod")
+		saysNo(t, h.as("api", "deployed", "api", "--env", "prod", "--commit", full("a3"), "--json"), exitRefused, "only the operator and tokens")
+		h.says(h.as("ci", "deployed", "web", "--env", "prod", "--commit", full("b1"), "--project", made.ProjectID, "--json"), `"deployment":{"repository":"web","env":"prod","commit":"`+full("b1"))
+		ask("api", "a3", exitCheck, "breaking for commit "+full("b1")[:12]+" of web")
+		h.says(h.as("ci", "deployed", "web", "--env", "prod", "--commit", full("b2"), "--project", made.ProjectID), "web runs commit b2", "in prod (as CI says: this hub does not have the commit)")
 		ask("api", "a3", exitDone, `"answer":"yes"`)
 	})
 	t.Run("the matrix shows versions, commits and verdicts", func(t *testing.T) {
-		h.says(h.operator("contract", "matrix"), "User", "3 of 3", "w2", "success (run)")
-		h.says(h.operator("contract", "matrix", "--env", "prod", "--json"), `"rows":[{"repository":"web"`, `"commit":"w2","kind":"run"`)
+		h.says(h.operator("contract", "matrix"), "User", "3 of 3", "b2", "success (run)")
+		h.says(h.operator("contract", "matrix", "--env", "prod", "--json"), `"rows":[{"repository":"web"`, `"commit":"`+full("b2")+`","kind":"run"`)
 		h.says(h.operator("contract", "matrix", "--html"), "<table>", "compatible")
 	})
 	t.Run("answers are also written as JUnit", func(t *testing.T) {
@@ -137,14 +150,14 @@ func TestContractGate(t *testing.T) {
 			contains(t, string(text), parts...)
 		}
 		in := []string{"--project", made.ProjectID, "--junit", path}
-		written(h.as("ci", append(in, "can-merge", "--repo", "api", "--commit", "nothing")...), exitCheck, `<testsuite name="parley can-merge" tests="1" failures="1">`, `<failure message="no test was run on this commit">`)
-		written(h.as("ci", append(in, "can-merge", "--repo", "api", "--commit", "a3")...), exitDone, `failures="0"`, `name="api"`)
+		written(h.as("ci", append(in, "can-merge", "--repo", "api", "--commit", full("0"))...), exitCheck, `<testsuite name="parley can-merge" tests="1" failures="1">`, `<failure message="no test was run on this commit">`)
+		written(h.as("ci", append(in, "can-merge", "--repo", "api", "--commit", full("a3"))...), exitDone, `failures="0"`, `name="api"`)
 		written(h.as("ci", append(in, "contract", "diff", "User", "--exit-code")...), exitCheck, `<testcase classname="parley contract diff" name="web">`, "RES-property-removed")
 		written(h.as("ci", append(in, "contract", "check", "--repo", "api")...), exitDone, `<testsuite name="parley contract check" tests="1" failures="0">`)
 	})
 	t.Run("the parts for CI ask the same", func(t *testing.T) {
 		for _, script := range []string{githubScript(t), gitlabScript(t)} {
-			for commit, want := range map[string]int{"nothing": exitCheck, "a3": exitDone} {
+			for commit, want := range map[string]int{full("0"): exitCheck, full("a3"): exitDone} {
 				dir := t.TempDir()
 				code, out := h.shell(dir, "ci", script, "PARLEY_PROJECT="+made.ProjectID, "RUNNER_TEMP="+dir, "GITHUB_OUTPUT="+filepath.Join(dir, "output"),
 					"REPOSITORY=api", "PARLEY_REPOSITORY=api", "COMMIT="+commit, "CI_COMMIT_SHA="+commit, "WAIT=0s", "PARLEY_WAIT=0s")
@@ -171,7 +184,7 @@ func TestContractGate(t *testing.T) {
 		h.ok(h.as("api", "contract", "update", "Rules", "--content", `{"text":"be brief"}`), nil)
 		for _, want := range []string{
 			"contract.breaking: version 3 of a contract is breaking for web: User (parley contract diff ",
-			"can_merge.changed: commit a3 of api can merge now (parley can-merge --project " + made.ProjectID + " --repo api --commit a3)",
+			"can_merge.changed: commit " + full("a3")[:12] + " of api can merge now (parley can-merge --project " + made.ProjectID + " --repo api --commit " + full("a3") + ")",
 			"contract.deprecated: a part of a contract was withdrawn: User (",
 			"contract.unknown: version 2 of a contract is unknown for web: Rules (",
 		} {
@@ -185,6 +198,18 @@ func TestContractGate(t *testing.T) {
 		h.ok(h.operator("audit", "verify"), nil)
 	})
 }
+
+// saysNo checks the exit code of a refusal, and what it says.
+func saysNo(t *testing.T, r result, code int, text string) {
+	t.Helper()
+	if r.code != code {
+		t.Errorf("exit %d, want %d: %s%s", r.code, code, r.out, r.err)
+	}
+	contains(t, r.err, text)
+}
+
+// full returns a full commit id that begins with a text.
+func full(short string) string { return short + strings.Repeat("0", 40-len(short)) }
 
 // githubScript returns the last step of the GitHub Action.
 func githubScript(t *testing.T) string {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -9,9 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/compat"
+	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/surface/coordination"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 func (a *app) contractUseCommand() *cobra.Command {
@@ -69,6 +72,72 @@ updates are judged in both directions, and none is agreed at once.`,
 	}, argument(1, &p.Provider), a.inContract(cmd, &p.InContract))
 }
 
+func (a *app) contractTestCommand() *cobra.Command {
+	var p contract.TestChange
+	cmd := &cobra.Command{
+		Use: "test CONTRACT --repo REPO --check NAME", Short: "Name the check that is a repository's test of a contract",
+		Long: `Name the check that is a repository's test of a contract (operator or owner of the
+project). Only its runs count for parley can-merge and parley can-deploy; several checks
+are the test together. Without one, all required checks of the repository are its test. A
+check of CI has the name that a token is bound to.`,
+		Example: `  parley contract test "Get User" --repo frontend-app --check contract-tests
+  parley contract test "Get User" --repo frontend-app --check contract-tests --remove`,
+		Args: cobra.ExactArgs(1),
+	}
+	cmd.Flags().StringVar(&p.Repo, "repo", "", "repository of the check")
+	cmd.Flags().StringVar(&p.Check, "check", "", "name of the check")
+	cmd.Flags().BoolVar(&p.Remove, "remove", false, "the check is no test of the contract any more")
+	return operation(a, cmd, coordination.Test, &p, func(w io.Writer, got contract.Tests) {
+		for _, t := range got.Tests {
+			fmt.Fprintf(w, "%s is the test of %s in %s\n", t.Check, got.Contract, t.Repository)
+		}
+		if len(got.Tests) == 0 {
+			fmt.Fprintf(w, "no check is named; all required checks of a repository are its test of %s\n", got.Contract)
+		}
+	}, a.inContract(cmd, &p.InContract))
+}
+
+func (a *app) contractEnvCommand() *cobra.Command {
+	cmd := group("env", "Declare the environments of a project",
+		a.contractEnvListCommand(),
+		a.contractEnvChangeCommand(coordination.AddEnvironment, &cobra.Command{Use: "add NAME", Short: "Declare an environment", Example: `  parley contract env add prod`}),
+		a.contractEnvChangeCommand(coordination.RemoveEnvironment, &cobra.Command{Use: "remove NAME", Short: "Remove an environment"}))
+	cmd.Long = `Declare the environments to which the repositories of a project are deployed (operator or
+owner of the project). parley can-deploy and parley deployed know no others.`
+	return cmd
+}
+
+func (a *app) contractEnvListCommand() *cobra.Command {
+	var p coordination.ProjectParams
+	cmd := &cobra.Command{Use: "list", Short: "List the environments and what runs there", Args: cobra.NoArgs}
+	return operation(a, cmd, coordination.ListEnvironments, &p, writeEnvironments, a.inProject(cmd, &p.InProject))
+}
+
+// contractEnvChangeCommand completes the commands that declare and remove an environment.
+func (a *app) contractEnvChangeCommand(change rpc.Operation[*coordination.Services, contract.EnvironmentChange, contract.Environments], cmd *cobra.Command) *cobra.Command {
+	var p contract.EnvironmentChange
+	cmd.Args = cobra.ExactArgs(1)
+	if change.Method == coordination.RemoveEnvironment.Method {
+		cmd.Flags().BoolVar(&p.Anyway, "anyway", false, "remove it although deployments are recorded there")
+	}
+	return operation(a, cmd, change, &p, writeEnvironments, argument(0, &p.Name), a.inProject(cmd, &p.InProject))
+}
+
+// writeEnvironments prints the environments of a project.
+func writeEnvironments(w io.Writer, got contract.Environments) {
+	writeList(w, "environments", "ENVIRONMENT, DECLARED, RUNS", got.Environments, func(e contract.EnvironmentState) []any {
+		declared := "yes"
+		if !e.Declared {
+			declared = "no: parley contract env add " + e.Name
+		}
+		var runs []string
+		for _, d := range e.Repositories {
+			runs = append(runs, d.Repository+" "+shortCommit(d.Commit))
+		}
+		return []any{e.Name, declared, cmp.Or(strings.Join(runs, ", "), "-")}
+	})
+}
+
 func (a *app) contractImpactCommand() *cobra.Command {
 	var p contract.ImpactQuery
 	cmd := &cobra.Command{
@@ -118,6 +187,11 @@ until the end of a day and allows them afterwards. Unknown counts as breaking.`,
 	choices(cmd, "breaking", coord.BreakingPolicies...)
 	return operation(a, cmd, coordination.Policy, &p, func(w io.Writer, got coordination.PolicyAnswer) {
 		fmt.Fprintln(w, strings.TrimSpace(string(got.Policy.Breaking)+" "+got.Policy.Date))
+	}, func(context.Context, []string) error {
+		if cmd.Flags().Changed("breaking") && p.Breaking == "" {
+			return usagef("--breaking needs a policy: %s", hub.JoinWords(coord.BreakingPolicies))
+		}
+		return nil
 	}, a.inProject(cmd, &p.InProject))
 }
 

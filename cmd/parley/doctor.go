@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/confine"
 	"github.com/parley-agents/parley/internal/connect"
 	"github.com/parley-agents/parley/internal/durable"
@@ -23,6 +24,7 @@ import (
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/launch"
 	"github.com/parley-agents/parley/internal/reach/wake"
+	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/usage"
 	"github.com/parley-agents/parley/internal/shell"
 	"github.com/parley-agents/parley/internal/surface/api"
@@ -153,6 +155,7 @@ func checkHub(ctx context.Context, c *rpc.Client) (out []server.Check) {
 	}
 	out = append(out, append(checkRoots(ctx, c), checkChannels(ctx, c)...)...)
 	out = append(out, checkPeers(ctx, c)...)
+	out = append(out, checkGates(ctx, c)...)
 	out = append(append(out, checkTargets(ctx, c)...), checkWakes(ctx, c)...)
 	return append(out, checkKept(ctx, c)...)
 }
@@ -288,6 +291,39 @@ func checkPeers(ctx context.Context, c *rpc.Client) (out []server.Check) {
 	}
 	if len(out) == 0 && len(got.Peers) > 0 {
 		out = append(out, server.Check{What: "peers", OK: true, Detail: counted(len(got.Peers), "peer") + ", nothing refused"})
+	}
+	return out
+}
+
+// checkGates looks for tokens of CI whose results count for nothing because they are bound to no
+// repository, and for environments that deployments name and no project declares.
+func checkGates(ctx context.Context, c *rpc.Client) (out []server.Check) {
+	tokens, err := rpc.Call(ctx, c, coordination.ListTokens, coordination.TokensParams{})
+	if err != nil {
+		return []server.Check{{What: "tokens", Detail: rpc.Describe(err, rpc.Commands).Message}}
+	}
+	for _, t := range tokens.Tokens {
+		if t.RevokedAt.IsZero() && t.Evidence == nil && slices.Contains(t.Permissions, coord.PermitEvidence) {
+			out = append(out, server.Check{
+				What: "token " + t.ID, Detail: fmt.Sprintf("it sends results of %s and is bound to no repository: they count as said", t.Agent),
+				Hint: fmt.Sprintf("parley project token --project %s --agent %s --permissions project:read,evidence --repo REPO --check NAME", t.Project, t.Agent),
+			})
+		}
+	}
+	projects, err := rpc.Call(ctx, c, coordination.ListProjects, coordination.ListParams{Summary: true})
+	if err != nil {
+		return append(out, server.Check{What: "projects", Detail: rpc.Describe(err, rpc.Commands).Message})
+	}
+	for _, p := range projects.Projects {
+		got, err := rpc.Call(ctx, c, coordination.ListEnvironments, coordination.ProjectParams{InProject: contract.In(p.ID)})
+		for _, e := range got.Environments {
+			if err == nil && !e.Declared {
+				out = append(out, server.Check{
+					What: "environment " + e.Name, Detail: fmt.Sprintf("deployments of project %s name it, and it is not declared: can-deploy does not know it", p.Name),
+					Hint: fmt.Sprintf("parley contract env add %s --project %s", e.Name, p.ID),
+				})
+			}
+		}
 	}
 	return out
 }

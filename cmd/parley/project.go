@@ -156,13 +156,22 @@ func (a *app) projectTokenCommand() *cobra.Command {
 		Use: "token --agent NAME", Short: "Manage project tokens for agents (operator)",
 		Long: `Create a token that permits one agent some operations in one project for a limited time.
 It is sent as X-Project-Token, and shown only once. It ends when the agent is paused or
-its last key is revoked, when its peer is removed, or with --revoke.`,
+its last key is revoked, when its peer is removed, or with --revoke.
+
+The permissions are project:read, project:write, contract:propose, contract:respond,
+context:share, implementation:update, file:share, evidence (record results of tests) and
+deploy (record deployments). A token with evidence is bound to a repository and to names
+of checks, and to a branch if its results are those of the branch that work lands in.`,
 		Example: `  parley project token --project ID --agent ci --permissions project:read --ttl 24h
+  parley project token --agent ci --permissions project:read,evidence --repo frontend-app --check contract-tests --branch main
   parley project token --list
   parley project token --revoke JTI`,
 		Args: cobra.NoArgs,
 	}
 
+	cmd.Flags().StringVar(&p.Repo, "repo", "", "repository whose test results a token with the permission evidence may send")
+	cmd.Flags().StringArrayVar(&p.Checks, "check", nil, "check whose results it may send (repeatable)")
+	cmd.Flags().StringVar(&p.Branch, "branch", "", "branch that work of the repository lands in, if the results are those of that branch")
 	cmd.Flags().StringVar(&p.Agent, "agent", "", "agent on this hub, or the agent id of an agent on another hub")
 	cmd.Flags().BoolVar(&list, "list", false, "list the tokens that have not expired")
 	cmd.Flags().StringVar(&revoke.ID, "revoke", "", "revoke the token with this id (jti)")

@@ -36,9 +36,12 @@ func (a *app) evidenceFlags(cmd *cobra.Command, into *contract.Evidence, result 
 	f.Var((*strictjson.Count)(&into.Against), "version", "version of the contract that was tested (default the agreed one)")
 	junit := f.String("junit", "", "JUnit file with the results of the test")
 	return func(ctx context.Context, _ []string) error {
-		into.Commit, into.Tree = resolveCommit(ctx, into.Commit)
+		into.Commit = resolveCommit(ctx, into.Commit)
 		if *junit == "" {
 			return nil
+		}
+		if into.Check == "" {
+			return usagef("--junit needs --check: name the check whose result it is")
 		}
 		passed, err := a.readJUnit(ctx, *junit)
 		if err != nil {
@@ -48,27 +51,22 @@ func (a *app) evidenceFlags(cmd *cobra.Command, into *contract.Evidence, result 
 		if !passed {
 			*result = contract.VerifyFailure
 		}
-		into.Check = cmp.Or(into.Check, "junit")
 		return nil
 	}
 }
 
-// resolveCommit returns the id of a commit and of its tree, if the working directory is in a
-// repository that has it. Else the id is the text itself.
-func resolveCommit(ctx context.Context, commit string) (id, tree string) {
+// resolveCommit returns the id of a commit, if the working directory is in a repository that has it.
+// Else the id is the text itself.
+func resolveCommit(ctx context.Context, commit string) string {
 	program, err := exec.LookPath("git")
 	if commit == "" || err != nil || strings.HasPrefix(commit, "-") {
-		return commit, ""
+		return commit
 	}
-	parse := func(revision string) string {
-		out, err := git.In(ctx, program, ".", "rev-parse", "--verify", "--quiet", "--end-of-options", revision).Output()
-		if err != nil {
-			return ""
-		}
-		return strings.TrimSpace(string(out))
+	out, err := git.In(ctx, program, ".", "rev-parse", "--verify", "--quiet", "--end-of-options", commit+"^{commit}").Output()
+	if err != nil {
+		return commit
 	}
-	tree = parse(commit + "^{tree}")
-	return cmp.Or(parse(commit+"^{commit}"), commit), tree
+	return strings.TrimSpace(string(out))
 }
 
 // maxJUnit is the most bytes of a JUnit file.
@@ -110,19 +108,24 @@ func (a *app) deployedCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "deployed REPO --env ENV --commit COMMIT", Short: "Record that a commit runs in an environment",
 		Long: `Record that a commit of a repository runs in an environment. parley can-deploy compares
-with it. A project token needs the permission deploy.`,
+with it. The operator may, and a project token with the permission deploy; the environment
+must be declared with parley contract env add.`,
 		Example: `  parley deployed backend-api --env prod --commit HEAD`,
 		Args:    cobra.ExactArgs(1),
 	}
 	cmd.Flags().StringVar(&p.Env, "env", "", "environment, such as prod")
 	cmd.Flags().StringVar(&p.Commit, "commit", "", "commit: an id, or a name such as HEAD in a repository")
 	return operation(a, cmd, coordination.Deployed, &p, func(w io.Writer, got coordination.Deployment) {
-		fmt.Fprintf(w, "%s runs commit %s in %s\n", got.Deployment.Repository, shortCommit(got.Deployment.Commit), got.Deployment.Env)
+		source := ""
+		if !got.Deployment.Verified {
+			source = " (as CI says: this hub does not have the commit)"
+		}
+		fmt.Fprintf(w, "%s runs commit %s in %s%s\n", got.Deployment.Repository, shortCommit(got.Deployment.Commit), got.Deployment.Env, source)
 	}, argument(0, &p.Repo), func(ctx context.Context, _ []string) error {
 		if p.Env == "" || p.Commit == "" {
 			return usagef("--env and --commit are required")
 		}
-		p.Commit, p.Tree = resolveCommit(ctx, p.Commit)
+		p.Commit = resolveCommit(ctx, p.Commit)
 		return nil
 	}, a.inProject(cmd, &p.InProject))
 }
@@ -132,9 +135,11 @@ func (a *app) canMergeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "can-merge --repo REPO --commit COMMIT", Short: "Answer whether a commit may be merged (for CI)",
 		Long: `Answer whether a commit of a repository may be merged: yes if for each contract of the
-repository a test was run on that commit, or on one with the same tree, against the
-version in force, and passed. A breaking change of a provider also waits for its
-consumers. The exit code is 0 for yes and 1 for no.`,
+repository its test was run on that commit, or on one with the same tree, against the
+version in force, and passed. The test is the check that parley contract test names, else
+all required checks of the repository together. A breaking change of a provider also waits
+for its consumers, at the head of the branch that their work lands in. The exit code is 0
+for yes, 1 for no and 2 for a repository that the project does not have.`,
 		Example: `  parley can-merge --repo backend-api --commit HEAD
   parley can-merge --repo backend-api --commit HEAD --wait 10m`,
 		Args: cobra.NoArgs,
@@ -148,11 +153,14 @@ func (a *app) canDeployCommand() *cobra.Command {
 		Use: "can-deploy --repo REPO --commit COMMIT --env ENV", Short: "Answer whether a commit may be deployed (for CI)",
 		Long: `Answer whether a commit of a repository may be deployed to an environment: whether the
 versions that it was tested against fit the commits that run there, as parley deployed
-recorded them. The exit code is 0 for yes and 1 for no.`,
+recorded them. While the other side of a contract does not run there, the answer is no
+unless --first is given (operator, or a token with the permission deploy or evidence). The
+exit code is 0 for yes, 1 for no and 2 for an environment that is not declared.`,
 		Example: `  parley can-deploy --repo frontend-app --commit HEAD --env prod`,
 		Args:    cobra.NoArgs,
 	}
 	cmd.Flags().StringVar(&p.Env, "env", "", "environment, such as prod")
+	cmd.Flags().BoolVar(&p.First, "first", false, "the other side of a contract need not run there yet")
 	return a.readyCommand(cmd, coordination.CanDeploy, &p)
 }
 
@@ -177,7 +185,7 @@ func (a *app) readyCommand(cmd *cobra.Command, ask readyOperation, p *coordinati
 		if p.Repo == "" || p.Commit == "" {
 			return usagef("--repo and --commit are required")
 		}
-		p.Commit, p.Tree = resolveCommit(ctx, p.Commit)
+		p.Commit = resolveCommit(ctx, p.Commit)
 		return nil
 	}, a.inProject(cmd, &p.InProject))
 }
@@ -187,7 +195,7 @@ func (a *app) readyCommand(cmd *cobra.Command, ask readyOperation, p *coordinati
 func (a *app) askReady(ctx context.Context, ask readyOperation, p coordination.ReadyParams, wait time.Duration) (contract.Readiness, error) {
 	for end := time.Now().Add(wait); ; {
 		left := max(time.Until(end), 0)
-		p.WaitS = strictjson.Count(min(left, watchWait*time.Second) / time.Second)
+		p.WaitS = strictjson.Count((min(left, watchWait*time.Second) + time.Second - 1) / time.Second) // rounded up
 		got, err := call(ctx, a, ask, p)
 		if err != nil || got.OK() || p.WaitS == 0 {
 			return got, err
@@ -202,8 +210,17 @@ func (a *app) writeReadiness(w io.Writer, got contract.Readiness) {
 		colour = "32"
 	}
 	fmt.Fprintf(w, "%s (%s checked)\n", a.paint(w, colour, got.Answer), counted(got.Checked, "contract"))
-	for _, r := range got.Reasons {
-		fmt.Fprintf(w, "%s: %s\n  %s: %s\n", cmp.Or(r.Contract, "contracts"), r.Reason, r.Who, r.Next)
+	for _, x := range got.Asked {
+		fmt.Fprintf(w, "%s: %s passed on %s (%s)\n", x.What, x.Evidence, x.Of, x.By)
+	}
+	for _, x := range got.NotAsked {
+		fmt.Fprintf(w, "not asked: %s\n", x)
+	}
+	for _, x := range got.Opened {
+		fmt.Fprintf(w, "opened: %s\n", x)
+	}
+	for _, m := range got.Missing {
+		fmt.Fprintf(w, "%s\n  %s: %s\n", m.What, m.Who, m.Next)
 	}
 	for _, r := range got.Notes {
 		fmt.Fprintf(w, "note: %s: %s\n", r.Contract, r.Reason)

@@ -139,6 +139,9 @@ const (
 	ContractDeprecated Action = "contract.deprecated" // a part of it, or the whole, ends on a day
 	ContractWithdrawn  Action = "contract.withdrawn"  // a part of it, or the whole, ended
 	ContractHandedOver Action = "contract.provider"   // a repository is to provide it, or does so now
+	ContractTested     Action = "contract.test"       // a check of a repository became its test, or no longer is
+	ContractsReady     Action = "contract.ready"      // the answer yes about a commit, with its evidence
+	EnvironmentChanged Action = "project.environment" // it was declared or removed
 	ResultRecorded     Action = "contract.result"     // of a test of a commit against a version
 	Deployed           Action = "repo.deployed"       // a commit runs in an environment
 

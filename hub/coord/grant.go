@@ -13,6 +13,17 @@ type Grant struct {
 	// changes of all repositories, and this hub has the permissions Ours there.
 	Host bool         `json:"host,omitempty"`
 	Ours []Permission `json:"ours,omitempty"`
+
+	// Evidence bounds the holder of a project token that sends results of tests. Without bounds its
+	// results count as said.
+	Evidence *EvidenceBounds `json:"-"`
+}
+
+// EvidenceBounds are the bounds of a project token with the permission evidence.
+type EvidenceBounds struct {
+	Repo   string   `json:"repo"`   // name of the repository
+	Checks []string `json:"checks"` // names of its checks
+	Branch string   `json:"branch,omitempty"`
 }
 
 // Permits reports whether the grant holds a permission. Every grant permits to send

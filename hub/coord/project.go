@@ -136,15 +136,39 @@ type Project struct {
 	Policy    AgreementPolicy `json:"agreement_policy,omitempty"`
 	Breaking  BreakingPolicy  `json:"breaking_policy,omitempty"`
 	Repos     []Repo          `json:"repos"`
-	CreatedAt Instant         `json:"created_at"`
-	UpdatedAt Instant         `json:"updated_at"` // of name, objective, status and policies
-	Stamps    Stamps          `json:"stamps,omitzero"`
+
+	Environments []Environment `json:"environments,omitempty"` // to which repositories are deployed, by name
+
+	CreatedAt Instant `json:"created_at"`
+	UpdatedAt Instant `json:"updated_at"` // of name, objective, status and policies
+	Stamps    Stamps  `json:"stamps,omitzero"`
 
 	// Owner made the project: an agent of this hub, or the peer that it came from.
 	// Each hub has its own; "" for a project from before owners were kept.
 	Owner AID `json:"-"`
 
 	Tally Tally `json:"-"` // counted by the store
+}
+
+// An Environment is a place to which repositories of a project are deployed. Other implementations
+// know none.
+type Environment struct {
+	Name    string  `json:"name"`
+	At      Instant `json:"at"` // of the last change
+	Removed bool    `json:"removed,omitempty"`
+}
+
+// Environment reports whether a project declared an environment. Names compare exactly.
+func (p Project) Environment(name string) bool { return slices.Contains(p.EnvironmentNames(), name) }
+
+// EnvironmentNames returns the names of the declared environments.
+func (p Project) EnvironmentNames() (all []string) {
+	for _, e := range p.Environments {
+		if !e.Removed {
+			all = append(all, e.Name)
+		}
+	}
+	return all
 }
 
 // MarshalJSON writes lists that are empty as [].

@@ -15,6 +15,15 @@ const (
 	ResultRun  ResultKind = "run"  // a check that the hub ran, or a token of CI with the permission evidence
 )
 
+// A ResultSource says where the run behind a result was made.
+type ResultSource string
+
+// The sources.
+const (
+	SourceHub ResultSource = "hub" // a check that this hub ran
+	SourceCI  ResultSource = "ci"  // CI, with a token that is bound to the repository and the check
+)
+
 // ResultSuccess is the result of a test that passed. The other results are those of a
 // verification that failed.
 const ResultSuccess = "success"
@@ -37,6 +46,10 @@ type ContractResult struct {
 	Result   string     `json:"result"` // success, failure or partial
 	By       string     `json:"by,omitempty"`
 	At       Instant    `json:"at"`
+
+	Source ResultSource `json:"source,omitempty"`    // of a run; "" for runs from before it was kept, which count as said
+	Run    string       `json:"run,omitempty"`       // id of the run, if this hub made it
+	Target bool         `json:"on_target,omitempty"` // CI sent it for the branch that its token is bound to
 }
 
 // Digest returns the SHA-256, in hexadecimal, of everything in r.
@@ -60,6 +73,9 @@ type Deployment struct {
 	Tree    string    `json:"tree,omitempty"`
 	By      string    `json:"by,omitempty"`
 	At      Instant   `json:"at"`
+
+	Source   ResultSource `json:"source,omitempty"`   // hub for the operator, ci for a token; "" for deployments from before it was kept
+	Verified bool         `json:"verified,omitempty"` // the hub's copy of the repository has the commit
 }
 
 // Digest returns the SHA-256, in hexadecimal, of everything in d.

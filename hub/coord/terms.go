@@ -21,6 +21,8 @@ type Terms struct {
 	Asks []Ask    `json:"asks,omitempty"` // by version, repository and content
 	Ends []Ending `json:"ends,omitempty"` // by part
 
+	Tests []ContractTest `json:"tests,omitempty"` // by repository and check
+
 	// Handover is the wish to change the provider or the direction, and Words are the consents of
 	// repositories to it. When all that are needed are there, the wish becomes Provider and Direction.
 	Handover *Handover `json:"handover,omitempty"`
@@ -34,7 +36,16 @@ type Terms struct {
 // IsZero reports whether t says nothing.
 func (t Terms) IsZero() bool {
 	return t.Format == "" && t.Direction == "" && t.Provider == "" && t.WrittenAt.IsZero() && len(t.Uses) == 0 && len(t.Asks) == 0 && len(t.Ends) == 0 &&
-		t.Handover == nil && len(t.Words) == 0 && t.InForce == nil
+		len(t.Tests) == 0 && t.Handover == nil && len(t.Words) == 0 && t.InForce == nil
+}
+
+// A ContractTest says that a check of a repository is its test of a contract. Several checks of one
+// repository are its test together.
+type ContractTest struct {
+	Repo    RepoID  `json:"repo_id"`
+	Check   string  `json:"check"`
+	At      Instant `json:"at"`
+	Removed bool    `json:"removed,omitempty"`
 }
 
 // A Handover is the wish that a repository provides a contract from now on, in a direction.

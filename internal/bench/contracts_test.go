@@ -17,6 +17,7 @@ func init() { parts["contracts"] = (*table).contracts }
 const (
 	gateRepos     = 200
 	gateContracts = 2000
+	gateCommit    = "0123456789abcdef0123456789abcdef01234567"
 	gateUses      = 10 // consumers of each contract, and results
 )
 
@@ -32,7 +33,7 @@ func (t *table) contracts() {
 	operator := t.operatorOf(p)
 	page := p.reader()
 
-	candidate := contract.Candidate{InProject: contract.In("p"), Repo: "repo007", Commit: "x"}
+	candidate := contract.Candidate{InProject: contract.In("p"), Repo: "repo007", Commit: gateCommit}
 	canMerge := func() {
 		got, err := rpc.Call(b.Context(), operator, coordination.CanMerge, coordination.ReadyParams{Candidate: candidate})
 		must(b, err)
@@ -91,11 +92,12 @@ func (t *table) fillProject(home string) {
 func addGated(tx hub.Tx, c coord.Contract, p coord.Project, hash string, i int) error {
 	for n := range gateUses {
 		repo := p.Repos[(i+n+1)%gateRepos].ID
+		c.Terms.Tests = append(c.Terms.Tests, coord.ContractTest{Repo: repo, Check: "contract-tests", At: c.CreatedAt})
 		c.Terms.Uses = append(c.Terms.Uses, coord.Use{Repo: repo, Parts: []string{"User.avatar"}, Declared: c.CreatedAt, At: c.CreatedAt})
 		if n%2 == 0 {
 			repo = c.ProposedBy
 		}
-		r := coord.ContractResult{Project: p.ID, Contract: c.ID, Repo: repo, Version: 2, Content: hash, Commit: "x", Kind: coord.ResultRun, Result: coord.ResultSuccess, At: c.CreatedAt}
+		r := coord.ContractResult{Project: p.ID, Contract: c.ID, Repo: repo, Version: 2, Content: hash, Commit: gateCommit, Check: "contract-tests", Kind: coord.ResultRun, Result: coord.ResultSuccess, At: c.CreatedAt, Source: coord.SourceCI, Target: true}
 		if _, err := tx.WriteCoordination().AddResult(r); err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"encoding/json"
+	"strings"
 
 	"github.com/parley-agents/parley/compat"
 	"github.com/parley-agents/parley/hub"
@@ -24,6 +25,7 @@ func Contracts(ctx context.Context, dir, version string, tell func(actor, text s
 type contractsDemo struct {
 	taskDemo
 	ada, ben, ci *rpc.Client
+	tokens       map[string]*rpc.Client // of CI, by repository
 	project      coord.ProjectID
 	user         coord.ContractID
 }
@@ -75,23 +77,36 @@ func (d *contractsDemo) agree(ctx context.Context) {
 
 // release lets CI test both repositories and deploy the provider.
 func (d *contractsDemo) release(ctx context.Context) {
-	token := call(ctx, &d.script, d.operator, coordination.MintToken, coordination.TokenParams{
-		InProject: d.in(), Agent: "aid://ci.example/ci@1.0.0", Permissions: []coord.Permission{coord.PermitRead, coord.PermitEvidence, coord.PermitDeploy},
-	})
-	if d.err != nil {
-		return
+	d.tokens = map[string]*rpc.Client{}
+	for _, repo := range []string{"frontend-app", "backend-api"} {
+		token := call(ctx, &d.script, d.operator, coordination.MintToken, coordination.TokenParams{
+			InProject: d.in(), Agent: "aid://ci.example/ci@1.0.0", Permissions: []coord.Permission{coord.PermitRead, coord.PermitEvidence, coord.PermitDeploy},
+			Repo: repo, Checks: []string{contractTests}, Branch: "main",
+		})
+		if d.err != nil {
+			return
+		}
+		d.tokens[repo] = d.operator.As(token.Token, "ci-session")
+		call(ctx, &d.script, d.operator, coordination.Test, contract.TestChange{InContract: d.of(), Repo: repo, Check: contractTests})
 	}
-	d.ci = d.operator.As(token.Token, "ci-session")
+	d.ci = d.tokens["backend-api"]
+	call(ctx, &d.script, d.operator, coordination.AddEnvironment, contract.EnvironmentChange{InProject: d.in(), Name: "prod"})
 	d.test(ctx, "backend-api", "b1")
 	d.test(ctx, "frontend-app", "f1")
-	call(ctx, &d.script, d.ci, coordination.Deployed, contract.Release{InProject: d.in(), As: contract.As{Repo: "backend-api"}, Env: "prod", Commit: "b1"})
-	d.tell("", "CI has a token that may send results. It tests backend-api at b1 and frontend-app at f1; b1 goes to prod.")
+	call(ctx, &d.script, d.ci, coordination.Deployed, contract.Release{InProject: d.in(), As: contract.As{Repo: "backend-api"}, Env: "prod", Commit: commitID("b1")})
+	d.tell("", "CI has a token for each repository, which may send results of contract-tests. It tests backend-api at b1 and frontend-app at f1; b1 goes to prod.")
 }
+
+// contractTests is the check that is the test of the contract in both repositories.
+const contractTests = "contract-tests"
+
+// commitID returns the full id of a commit of the demo.
+func commitID(short string) string { return short + strings.Repeat("0", 40-len(short)) }
 
 // test sends the result of a test that passed on a commit.
 func (d *contractsDemo) test(ctx context.Context, repo, commit string) {
-	call(ctx, &d.script, d.ci, coordination.VerifyWork, contract.Verification{
-		InContract: d.of(), As: contract.As{Repo: repo}, Result: contract.VerifySuccess, Evidence: contract.Evidence{Commit: commit},
+	call(ctx, &d.script, d.tokens[repo], coordination.VerifyWork, contract.Verification{
+		InContract: d.of(), As: contract.As{Repo: repo}, Result: contract.VerifySuccess, Evidence: contract.Evidence{Commit: commitID(commit), Check: contractTests},
 	})
 }
 
@@ -130,7 +145,7 @@ func (d *contractsDemo) stop(ctx context.Context) {
 		d.tell("", "           version %d is %s: %s compared with version %d, still to agree: %s", got.Version, got.Status, got.Verdict, got.Base.Version, got.PendingRepos[0])
 	}
 	call(ctx, &d.script, d.ci, coordination.VerifyWork, contract.Verification{
-		InContract: d.of(), As: contract.As{Repo: "backend-api"}, Result: contract.VerifySuccess, Evidence: contract.Evidence{Commit: "b2", Against: got.Version},
+		InContract: d.of(), As: contract.As{Repo: "backend-api"}, Result: contract.VerifySuccess, Evidence: contract.Evidence{Commit: commitID("b2"), Check: contractTests, Against: got.Version},
 	})
 	d.tell("", "CI tests the branch at b2 against version 2, and it passes. May it be merged? parley can-merge --repo backend-api --commit b2")
 	d.merge(ctx, "b2", contract.AnswerNo)
@@ -138,7 +153,7 @@ func (d *contractsDemo) stop(ctx context.Context) {
 
 // merge asks whether a commit of the provider may be merged, and tells the answer.
 func (d *contractsDemo) merge(ctx context.Context, commit, want string) {
-	got := call(ctx, &d.script, d.ci, coordination.CanMerge, coordination.ReadyParams{Candidate: contract.Candidate{InProject: d.in(), Repo: "backend-api", Commit: commit}})
+	got := call(ctx, &d.script, d.ci, coordination.CanMerge, coordination.ReadyParams{Candidate: contract.Candidate{InProject: d.in(), Repo: "backend-api", Commit: commitID(commit)}})
 	if d.err != nil {
 		return
 	}

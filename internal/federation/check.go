@@ -16,17 +16,19 @@ import (
 
 // The limits of a project, the same on every hub.
 const (
-	MaxRepos      = 256       // repositories of a project
-	MaxContent    = 256 << 10 // bytes of a contract's or packet's content
-	MaxVersions   = 256       // earlier versions that one contract keeps; older ones are folded
-	MaxConflicts  = 32        // contents of one contract that lost; the newest are kept
-	MaxAgreements = 512       // that one contract remembers
-	MaxParts      = 256       // parts of a contract that one consumer names, and parts that end
-	MaxStamps     = 256       // writes that no later write replaced, and hubs that wrote
-	MaxRelated    = 64        // contracts that one packet is about
-	MaxFiles      = 1000      // files that one implementation names
-	MaxName       = 200       // bytes of a name
-	MaxText       = 16 << 10  // bytes of a plan, note, comment or objective
+	MaxRepos        = 256       // repositories of a project
+	MaxContent      = 256 << 10 // bytes of a contract's or packet's content
+	MaxVersions     = 256       // earlier versions that one contract keeps; older ones are folded
+	MaxConflicts    = 32        // contents of one contract that lost; the newest are kept
+	MaxAgreements   = 512       // that one contract remembers
+	MaxParts        = 256       // parts of a contract that one consumer names, and parts that end
+	MaxTests        = 512       // checks that test one contract
+	MaxEnvironments = 64        // of a project, with those that were removed
+	MaxStamps       = 256       // writes that no later write replaced, and hubs that wrote
+	MaxRelated      = 64        // contracts that one packet is about
+	MaxFiles        = 1000      // files that one implementation names
+	MaxName         = 200       // bytes of a name
+	MaxText         = 16 << 10  // bytes of a plan, note, comment or objective
 )
 
 var sha256Pattern = pattern.New(`^[0-9a-f]{64}$`)
@@ -110,6 +112,10 @@ func (c *checker) project(p coord.Project) {
 		c.invalid("breaking_policy", "%s is not forbid, ask, or sunset with a day such as 2026-12-31", shorten.Quote(string(p.Breaking)))
 	}
 	c.most("repos", len(p.Repos), MaxRepos)
+	c.most("environments", len(p.Environments), MaxEnvironments)
+	for _, e := range p.Environments {
+		c.texts(MaxName, true, "environments.name", e.Name)
+	}
 	c.texts(MaxName, true, "name", p.Name)
 	c.texts(MaxText, false, "objective", p.Objective)
 	c.stamps(p.Stamps)
@@ -213,6 +219,11 @@ func (c *checker) terms(t coord.Terms) {
 		if _, ok := coord.EndOfDay(e.Until); e.Until != "" && !ok {
 			c.invalid("terms.ends.until", "%s is not a day such as 2026-12-31", shorten.Quote(e.Until))
 		}
+	}
+	c.most("terms.tests", len(t.Tests), MaxTests)
+	for _, k := range t.Tests {
+		c.id("terms.tests.repo_id", k.Repo.Valid(), string(k.Repo))
+		c.texts(MaxName, true, "terms.tests.check", k.Check)
 	}
 	if h := t.Handover; h != nil {
 		c.id("terms.handover.provider", h.Provider.Valid(), string(h.Provider))

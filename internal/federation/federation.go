@@ -196,6 +196,10 @@ func Naive[T coord.Project | coord.Repo | coord.Contract | coord.Packet](v T) T 
 	switch v := any(&v).(type) {
 	case *coord.Project:
 		naive(&v.CreatedAt, &v.UpdatedAt)
+		v.Environments = slices.Clone(v.Environments)
+		for i := range v.Environments {
+			naive(&v.Environments[i].At)
+		}
 		v.Stamps = coord.Stamps{} // agents that know no zones keep none
 
 		// The lists are copied, because v shares them with the value of the caller.
@@ -245,6 +249,10 @@ func naiveTerms(t coord.Terms) coord.Terms {
 	t.Ends = slices.Clone(t.Ends)
 	for i := range t.Ends {
 		naive(&t.Ends[i].At)
+	}
+	t.Tests = slices.Clone(t.Tests)
+	for i := range t.Tests {
+		naive(&t.Tests[i].At)
 	}
 	t.Words = slices.Clone(t.Words)
 	for i := range t.Words {

@@ -71,7 +71,7 @@ var invites = newTable("invites", "invite", "id, hash, hint, project, repo, perm
 		c.instant(&i.RevokedAt)
 	})
 
-var tokens = newTable("tokens", "project token", "id, agent, project, permissions_json, created_by, created_at, expires_at, revoked_at", func(c *codec, t *hub.Token) {
+var tokens = newTable("tokens", "project token", "id, agent, project, permissions_json, created_by, created_at, expires_at, revoked_at, bounds_json", func(c *codec, t *hub.Token) {
 	c.text(&t.ID)
 	c.text((*string)(&t.Agent))
 	c.text((*string)(&t.Project))
@@ -80,6 +80,7 @@ var tokens = newTable("tokens", "project token", "id, agent, project, permission
 	c.stamp(&t.CreatedAt)
 	c.stamp(&t.ExpiresAt)
 	c.time(&t.RevokedAt)
+	c.encoded(&t.Evidence, t.Evidence == nil)
 })
 
 // deadLettersKept is how many dead letters a peer has at most; the oldest go.

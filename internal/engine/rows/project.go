@@ -32,7 +32,7 @@ func (r *reader) repos(b []byte) ([]coord.Repo, error) {
 	return slices.Clip(list), nil
 }
 
-var projects = newTable("projects", "project", "id, name, objective, status, policy, repos_json, created_at, updated_at, owner, stamps_json, breaking", func(c *codec, p *coord.Project) {
+var projects = newTable("projects", "project", "id, name, objective, status, policy, repos_json, created_at, updated_at, owner, stamps_json, breaking, environments_json", func(c *codec, p *coord.Project) {
 	c.text((*string)(&p.ID))
 	c.text(&p.Name)
 	c.text(&p.Objective)
@@ -50,6 +50,7 @@ var projects = newTable("projects", "project", "id, name, objective, status, pol
 	c.text((*string)(&p.Owner))
 	c.encoded(&p.Stamps, p.Stamps.IsZero())
 	c.optional((*string)(&p.Breaking))
+	c.encoded(&p.Environments, len(p.Environments) == 0)
 })
 
 // talliedProjects reads projects with their tally, which follows the rows of the

@@ -195,8 +195,15 @@ var migrations = []func(*conn) error{
 		}
 		return c.db.Exec(waitingSchema)
 	},
-	func(*conn) error { return nil }, // version 29 changes no table, nor does the next one
-	func(*conn) error { return nil },
+	func(*conn) error { return nil }, // version 29 changes no table
+	func(c *conn) error { // environments of projects, and the bounds of tokens that send evidence
+		for _, column := range [][2]string{{"projects", "environments_json"}, {"tokens", "bounds_json"}} {
+			if err := addColumn(c, column[0], column[1]); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
 	func(c *conn) error { return c.db.Exec(interruptedSchema) },
 	func(c *conn) error {
 		if err := addColumn(c, "budgets", "unpriced"); err != nil {

@@ -85,6 +85,11 @@ func (s *Shop) newRun(place int, job Job) (*run, error) {
 	if err := r.write(); err != nil {
 		return nil, err
 	}
+	if job.Contract != nil {
+		if err := os.WriteFile(r.contract(), job.Contract, 0o600); err != nil {
+			return nil, err
+		}
+	}
 	r.env = r.environment()
 	var err error
 	r.output, err = newOutput(s.outputs(), job.Live)
@@ -97,6 +102,8 @@ func (r *run) home() string {
 	}
 	return filepath.Join(r.work, "home")
 }
+
+func (r *run) contract() string { return filepath.Join(r.temporary(), "parley-contract.json") }
 
 func (r *run) temporary() string { return filepath.Join(r.work, "tmp") }
 
@@ -125,6 +132,9 @@ func (r *run) environment() []string {
 	env = append(env, "HOME="+r.home(), "TMPDIR="+r.temporary())
 	for _, name := range slices.Sorted(maps.Keys(r.job.Check.Env)) {
 		env = append(env, name+"="+r.job.Check.Env[name])
+	}
+	if r.job.Contract != nil {
+		env = append(env, "PARLEY_CONTRACT="+r.contract())
 	}
 	return append(env, "PWD="+r.tree, r.record.Mark)
 }

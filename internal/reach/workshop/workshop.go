@@ -81,6 +81,8 @@ type Job struct {
 	InPlace string    // run in this working tree instead; then there is neither setup nor cache
 	Home    string    // of a run in place: the name of a home folder that its next runs have, too; "" for one of its own
 	Live    io.Writer // gets the output as it comes; it must not block; may be nil
+
+	Contract []byte // content of the version of a contract to test, which PARLEY_CONTRACT names; nil for none
 }
 
 // Tests are the counts of tests in the files of JUnit.

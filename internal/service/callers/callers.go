@@ -230,7 +230,7 @@ func (s *Service) byName(ctx context.Context, op string, c Credentials) (hub.Cal
 
 // narrow bounds a caller to its project token.
 func (s *Service) narrow(ctx context.Context, op string, v hub.Caller, c Credentials) (hub.Caller, error) {
-	t, err := s.readToken(ctx, op, c.Token)
+	t, bounds, err := s.readToken(ctx, op, c.Token)
 	if err != nil {
 		return v, err
 	}
@@ -244,7 +244,7 @@ func (s *Service) narrow(ctx context.Context, op string, v hub.Caller, c Credent
 	}
 
 	// Without a key the token alone names the caller; with a key it only narrows the permissions.
-	g := coord.Grant{Project: t.Project, Permissions: t.Permissions}
+	g := coord.Grant{Project: t.Project, Permissions: t.Permissions, Evidence: bounds}
 	if v.ID == "" {
 		v = hub.OutsideCaller(hub.CallerToken, subject, "")
 		if name, ok := s.keys.Local(subject); ok {

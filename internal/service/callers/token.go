@@ -35,6 +35,8 @@ type NewToken struct {
 	Repo        coord.RepoID
 	Permissions []coord.Permission // default hub.Contributor
 	Life        time.Duration      // default a day, at most 30
+
+	Evidence *coord.EvidenceBounds // required for the permission evidence
 }
 
 // MintToken makes a project token, which proves for a short time that an agent has
@@ -64,12 +66,16 @@ func (s *Service) MintToken(ctx context.Context, actor hub.Caller, t NewToken) (
 		return "", hub.Token{}, hub.Errorf(hub.CodeInvalid, op, "a token needs one agent and one project")
 	}
 
+	if err := t.checkEvidence(op, permissions); err != nil {
+		return "", hub.Token{}, err
+	}
+
 	now := s.opts.Clock()
 	c := claims{Project: t.Project, Repo: t.Repo, Permissions: permissions, RegisteredClaims: jwt.RegisteredClaims{
 		ID: rand.Text(), Issuer: string(s.opts.Self), Subject: string(t.Agent), IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(t.Life)),
 	}}
 	made := hub.Token{
-		ID: c.ID, Agent: t.Agent, Project: t.Project, Permissions: permissions, By: actor.ID, CreatedAt: hub.At(now), ExpiresAt: hub.At(c.ExpiresAt.Time),
+		ID: c.ID, Agent: t.Agent, Project: t.Project, Permissions: permissions, By: actor.ID, CreatedAt: hub.At(now), ExpiresAt: hub.At(c.ExpiresAt.Time), Evidence: t.Evidence,
 	}
 	text, err := jwt.NewWithClaims(jwt.SigningMethodHS256, c).SignedString(secret)
 	if err != nil {
@@ -78,14 +84,20 @@ func (s *Service) MintToken(ctx context.Context, actor hub.Caller, t NewToken) (
 
 	// The store keeps the claims of a token, never its text.
 	err = s.store.Update(ctx, hub.SurvivesPowerLoss, func(tx hub.Tx) error {
-		if _, err := tx.Coordination().Project(t.Project); err != nil {
+		p, err := tx.Coordination().Project(t.Project)
+		if err != nil {
 			return err
+		}
+		if t.Evidence != nil {
+			if _, ok := p.RepoNamed(t.Evidence.Repo); !ok {
+				return hub.Errorf(hub.CodeInvalid, op, "project %s has no repository named %.200q", p.ID, t.Evidence.Repo)
+			}
 		}
 		if err := tx.AddToken(made); err != nil {
 			return err
 		}
-		_, err := tx.Append(actor.Entry(made.CreatedAt, actions.TokenMinted, string(t.Project), map[string]any{
-			"agent": t.Agent, "jti": c.ID, "permissions": permissions, "expires": c.ExpiresAt.UTC().Format(time.RFC3339),
+		_, err = tx.Append(actor.Entry(made.CreatedAt, actions.TokenMinted, string(t.Project), map[string]any{
+			"agent": t.Agent, "jti": c.ID, "permissions": permissions, "evidence": t.Evidence, "expires": c.ExpiresAt.UTC().Format(time.RFC3339),
 		}))
 		return err
 	})
@@ -93,6 +105,21 @@ func (s *Service) MintToken(ctx context.Context, actor hub.Caller, t NewToken) (
 		return "", hub.Token{}, fmt.Errorf("callers: token for %s: %w", t.Agent, err)
 	}
 	return text, made, nil
+}
+
+// checkEvidence refuses a token that sends results of tests and is not bound to a repository and to
+// checks of it, and bounds of a token that sends none.
+func (t NewToken) checkEvidence(op string, permissions []coord.Permission) error {
+	sends := slices.Contains(permissions, coord.PermitEvidence)
+	isBound := t.Evidence != nil && t.Evidence.Repo != "" && len(t.Evidence.Checks) > 0 && !slices.Contains(t.Evidence.Checks, "")
+	switch {
+	case sends && !isBound:
+		return hub.Errorf(hub.CodeInvalid, op, "a token with the permission evidence must be bound to a repository and to its checks").
+			WithHint("parley project token --agent NAME --permissions project:read,evidence --repo REPO --check NAME [--branch BRANCH]")
+	case !sends && t.Evidence != nil:
+		return hub.Errorf(hub.CodeInvalid, op, "repo, check and branch bound a token with the permission evidence alone")
+	}
+	return nil
 }
 
 // maxTokens is how many tokens a list has at most.
@@ -149,27 +176,26 @@ func (s *Service) tokenSecret(op string) ([]byte, error) {
 // readToken returns the claims of a project token. It accepts one algorithm, this
 // hub's key, and a time between issue and expiry, and refuses a token that was
 // revoked.
-func (s *Service) readToken(ctx context.Context, op, token string) (claims, error) {
+func (s *Service) readToken(ctx context.Context, op, token string) (c claims, bounds *coord.EvidenceBounds, err error) {
 	secret, err := s.tokenSecret(op)
 	if err != nil {
-		return claims{}, err
+		return claims{}, nil, err
 	}
-	var c claims
 	_, err = jwt.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return secret, nil },
 		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithTimeFunc(s.opts.Clock))
 	switch {
 	case errors.Is(err, jwt.ErrTokenExpired):
-		return claims{}, hub.Errorf(hub.CodeUnauthenticated, op, "the project token has expired").
+		return claims{}, nil, hub.Errorf(hub.CodeUnauthenticated, op, "the project token has expired").
 			WithHint("ask the operator for a new one: parley project token --project ID --agent NAME")
 	case err != nil || c.Subject == "" || !c.Project.Valid():
-		return claims{}, hub.Errorf(hub.CodeUnauthenticated, op, "the project token was not issued by this hub")
+		return claims{}, nil, hub.Errorf(hub.CodeUnauthenticated, op, "the project token was not issued by this hub")
 	}
 	known, err := hub.Read(ctx, s.store, func(r hub.Reader) (hub.Token, error) { return r.Token(c.ID) })
 	switch {
 	case hub.CodeOf(err) == hub.CodeNotFound || (err == nil && !known.RevokedAt.IsZero()):
-		return claims{}, hub.Errorf(hub.CodeUnauthenticated, op, "the project token was revoked").WithHint("ask the operator for a new one: parley project token --project ID --agent NAME")
+		return claims{}, nil, hub.Errorf(hub.CodeUnauthenticated, op, "the project token was revoked").WithHint("ask the operator for a new one: parley project token --project ID --agent NAME")
 	case err != nil:
-		return claims{}, fmt.Errorf("callers: read the token: %w", err)
+		return claims{}, nil, fmt.Errorf("callers: read the token: %w", err)
 	}
-	return c, nil
+	return c, known.Evidence, nil
 }

@@ -83,6 +83,7 @@ type Job struct {
 	Fills      bool      // its caches are those of later runs
 	Folder     string    // where it runs if the check runs in place
 	Live       io.Writer // gets the output as it comes
+	Contract   []byte    // content of the version of a contract to test; nil for none
 }
 
 // An Outcome is the end of a job.
@@ -117,6 +118,14 @@ type Content interface {
 	Remove(sha256 string) error
 }
 
+// Contracts knows the contracts of the projects that a repository is in.
+type Contracts interface {
+	// Version returns the version that a text such as User@2 names in a project of a repository.
+	Version(ctx context.Context, r hub.Repository, text string) (hub.ContractRef, error)
+	// Content returns the content of a version.
+	Content(ctx context.Context, ref hub.ContractRef) ([]byte, error)
+}
+
 // Options changes how a Service works. The zero value works.
 type Options struct {
 	Clock   hub.Clock    // default time.Now
@@ -129,6 +138,8 @@ type Options struct {
 	// Tell writes a message to the operator, and Announce wakes its reader after the commit. Both may be nil.
 	Tell     func(tx hub.Tx, payload any) (hub.Message, error)
 	Announce func(messages ...hub.Message)
+
+	Contracts Contracts // without it no run names a contract
 
 	// Require reports whether the settings want passed checks for every completion in a
 	// repository. It may be nil.
@@ -162,6 +173,8 @@ type Service struct {
 	tell    func(tx hub.Tx, payload any) (hub.Message, error)
 	say     func(messages ...hub.Message)
 
+	contracts Contracts
+
 	mu      sync.Mutex // guards the fields below
 	live    map[hub.CheckResultID]*tail.Buffer
 	running map[hub.CheckResultID]lane
@@ -188,7 +201,7 @@ func New(store hub.Store, repos Repositories, runner Runner, bus hub.Bus, opts *
 		o.Jobs = max(2, runtime.NumCPU()/2)
 	}
 	return &Service{
-		store: store, repos: repos, runner: runner, content: o.Content, clock: o.Clock, log: o.Log, bus: bus, jobs: o.Jobs, machine: o.Machine, hub: o.Hub, require: o.Require, judge: o.Judge, tell: o.Tell, say: o.Announce,
+		store: store, repos: repos, runner: runner, content: o.Content, clock: o.Clock, log: o.Log, bus: bus, jobs: o.Jobs, machine: o.Machine, hub: o.Hub, require: o.Require, judge: o.Judge, tell: o.Tell, say: o.Announce, contracts: o.Contracts,
 		live: map[hub.CheckResultID]*tail.Buffer{}, running: map[hub.CheckResultID]lane{},
 	}
 }

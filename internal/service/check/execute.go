@@ -263,8 +263,14 @@ func (s *Service) execute(ctx context.Context, v hub.CheckResult, c hub.Reposito
 	s.mu.Unlock()
 	var got Outcome
 	err := hub.Contain("check.Run", func() (err error) {
+		var content []byte
+		if v.Contract != nil {
+			if content, err = s.contracts.Content(ctx, *v.Contract); err != nil {
+				return err
+			}
+		}
 		got, err = s.runner.Run(ctx, Job{
-			Repository: v.Repository, Commit: Commit{ID: v.Commit, Tree: v.Tree}, Check: c, Fills: v.Fills, Folder: v.Worktree, Live: live,
+			Repository: v.Repository, Commit: Commit{ID: v.Commit, Tree: v.Tree}, Check: c, Fills: v.Fills, Folder: v.Worktree, Live: live, Contract: content,
 		})
 		return err
 	})

@@ -13,11 +13,12 @@ import (
 
 // A Request asks for one run of a check.
 type Request struct {
-	Folder string // in the repository
-	Name   string
-	Commit string        // a revision; the commit that is checked out if empty
-	Again  bool          // run it though there is a kept result
-	Wait   time.Duration // for the result; at most MaxWait
+	Folder   string // in the repository
+	Name     string
+	Commit   string        // a revision; the commit that is checked out if empty
+	Contract string        // a version of a contract to test, such as User@2; may be empty
+	Again    bool          // run it though there is a kept result
+	Wait     time.Duration // for the result; at most MaxWait
 }
 
 // Run runs a check on a commit, or returns the result that is kept for the same tree and the same
@@ -36,6 +37,17 @@ func (s *Service) Run(ctx context.Context, actor hub.Caller, q Request) (hub.Che
 		return hub.CheckResult{}, unknown(op, plan.Repository, q.Name, plan.Checks)
 	}
 	plan.Checks = []hub.RepositoryCheck{*c}
+
+	if q.Contract != "" {
+		if s.contracts == nil {
+			return hub.CheckResult{}, hub.Errorf(hub.CodeNotEnabled, op, "this hub knows no contracts")
+		}
+		ref, err := s.contracts.Version(ctx, plan.Repository, q.Contract)
+		if err != nil {
+			return hub.CheckResult{}, err
+		}
+		plan.Contract = &ref
+	}
 
 	var ids []hub.CheckResultID
 	err = s.update(ctx, func(tx hub.Tx) (err error) {
@@ -103,7 +115,7 @@ func (s *Service) queue(tx hub.Tx, actor hub.Caller, p hub.CheckPlan, handoff hu
 		}
 		r := hub.CheckResult{
 			Repository: p.Repository, Name: c.Name, Command: c.Command, Digest: c.Digest, Commit: p.Commit, Tree: p.Tree, State: hub.ResultQueued, InPlace: c.InPlace,
-			Again: again.all, Fills: p.Fills, By: actor.ID, Handoff: handoff, QueuedAt: s.clock.Now(),
+			Again: again.all, Fills: p.Fills, By: actor.ID, Handoff: handoff, Contract: p.Contract, QueuedAt: s.clock.Now(),
 		}
 		if p.Repository.Machine == s.machine {
 			r.Hub = s.hub // a run on another machine is for any hub there
@@ -120,9 +132,11 @@ func (s *Service) queue(tx hub.Tx, actor hub.Caller, p hub.CheckPlan, handoff hu
 	return ids, nil
 }
 
-// sameRuns returns the runs of the same check on the same tree, newest first.
+// sameRuns returns the runs of the same check on the same tree, for the same version of a contract,
+// newest first.
 func sameRuns(r hub.Reader, c hub.RepositoryCheck, p hub.CheckPlan) ([]hub.CheckResult, error) {
-	return r.Checks().Results(hub.CheckResultQuery{Repository: p.Repository, Tree: p.Tree, Digest: c.Digest, Limit: maxListed})
+	found, err := r.Checks().Results(hub.CheckResultQuery{Repository: p.Repository, Tree: p.Tree, Digest: c.Digest, Limit: maxListed})
+	return slices.DeleteFunc(found, func(v hub.CheckResult) bool { return !hub.SameContract(v.Contract, p.Contract) }), err
 }
 
 // A repetition says which checks run though they have a result.

@@ -214,6 +214,9 @@ func (g *guest) checkTerms(p coord.Project, was, now coord.Contract) error {
 			return err
 		}
 	}
+	if !slices.Equal(was.Terms.Tests, now.Terms.Tests) {
+		return g.denied("does not own project %s and cannot name the tests of contracts", p.ID)
+	}
 	for _, e := range now.Terms.Ends {
 		if slices.Contains(was.Terms.Ends, e) {
 			continue

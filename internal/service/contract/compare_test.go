@@ -99,7 +99,7 @@ func TestNothingIsComparedInATransaction(t *testing.T) {
 // TestSyncComparesOutsideOfItsTransaction has a guest send an update that is agreed because it
 // is compatible, which this hub finds out itself.
 func TestSyncComparesOutsideOfItsTransaction(t *testing.T) {
-	k := newCrew(t)
+	k := newCrewWithoutGates(t, nil)
 	_, err := k.update(userSchema("name", "avatar", "mail"))
 	k.ok(err)
 	changes, err := k.Changes(t.Context(), 0, 1000)

@@ -84,6 +84,10 @@ type Options struct {
 	// People tells people outside of the hub of events; may be nil.
 	People People
 
+	// Repositories reads repositories of this machine that are repositories of projects. Without it
+	// the hub knows of commits only what CI sends.
+	Repositories Repositories
+
 	Files  *os.Root // folder of shared files; nil for none
 	Limits Limits
 	Strict bool // a contract can be updated only while it is negotiating
@@ -219,6 +223,7 @@ type session struct {
 
 	messages []hub.Message
 	changed  bool
+	concern  *concern // what the next recorded event means to repositories; nil for nothing
 
 	fetched bool      // this hub fetched the copies itself
 	user    coord.AID // the peer of used; see charge

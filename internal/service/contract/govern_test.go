@@ -44,6 +44,14 @@ func newCrew(t *testing.T) *crew {
 // newCrewWith is newCrew for a hub with other options.
 func newCrewWith(t *testing.T, change func(*contract.Options)) *crew {
 	t.Helper()
+	k := newCrewWithoutGates(t, change)
+	k.gates(k.c)
+	return k
+}
+
+// newCrewWithoutGates is newCrewWith without environments and named tests.
+func newCrewWithoutGates(t *testing.T, change func(*contract.Options)) *crew {
+	t.Helper()
 	d := newDesk(t, change)
 	p, err := d.CreateProject(d.Context(), d.back, contract.NewProject{
 		Name: "Users", Objective: "One user", Repos: []coord.Repo{

@@ -357,6 +357,7 @@ func mergeProject(a, b coord.Project) coord.Project {
 	out.UpdatedAt = later(a.UpdatedAt, b.UpdatedAt)
 	out.CreatedAt = earlier(a.CreatedAt, b.CreatedAt)
 	out.Repos = mergeRepos(a.Repos, b.Repos)
+	out.Environments = mergeEnvironments(a.Environments, b.Environments)
 	return out
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/parley-agents/parley/compat"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
 )
@@ -27,6 +28,18 @@ type notice struct {
 	Urgent   bool                 `json:"urgent,omitempty"`
 	Count    int                  `json:"count,omitempty"`  // of the events that the message is about, if there are several
 	Events   []string             `json:"events,omitempty"` // the last of them, oldest first
+
+	// Of a version or an end that concerns the repository of the recipient.
+	Verdict compat.Word     `json:"verdict,omitempty"`
+	Parts   []string        `json:"parts,omitempty"`
+	Example json.RawMessage `json:"example,omitempty"` // a document that one version takes and the other refuses
+	Call    string          `json:"call,omitempty"`    // that is asked of the recipient
+}
+
+// A concern is what an event means to some repositories. The others read that they are not affected.
+type concern struct {
+	notices map[coord.RepoID]notice // by repository: text in Summary, and the members of a concern
+	others  string
 }
 
 // Notices that are not read, or come too fast, are held and sent together later.
@@ -56,11 +69,41 @@ func (se *session) tell(p coord.Project, by coord.RepoID, n notice) error {
 	if se.s.o.Sender == nil || se.s.o.Local == nil {
 		return nil
 	}
-	n.Summary = n.sentence()
 	to := se.concerned(p, by)
 	if len(to) == 0 {
 		return nil
 	}
+
+	// A repository that the event concerns reads its own notice; the others read that they are not
+	// affected.
+	if c := se.concern; c != nil {
+		se.concern = nil
+		for _, r := range p.Repos {
+			own, ok := c.notices[r.ID]
+			id, isLocal := se.s.o.Local(r.Agent)
+			if !ok || !isLocal || !slices.Contains(to, id) {
+				continue
+			}
+			mine := n
+			mine.Summary = cutSummary(own.Summary)
+			mine.Urgent = true
+			mine.Verdict, mine.Parts, mine.Example, mine.Call = own.Verdict, own.Parts, own.Example, own.Call
+			if err := se.send(p, []hub.AgentID{id}, mine); err != nil {
+				return err
+			}
+			to = slices.DeleteFunc(to, func(x hub.AgentID) bool { return x == id })
+		}
+		n.Event += c.others
+	}
+	if len(to) == 0 {
+		return nil
+	}
+	n.Summary = n.sentence()
+	return se.send(p, to, n)
+}
+
+// send writes a notice to agents, now or with those that are held for them.
+func (se *session) send(p coord.Project, to []hub.AgentID, n notice) error {
 	held, err := hub.ReadMeta[map[hub.AgentID]heldNotice](se.tx, heldKey)
 	if err != nil {
 		return err
@@ -219,6 +262,73 @@ func (n notice) sentence() string {
 		s = fmt.Sprintf("%s: %s", by, n.Event)
 	}
 	return cutSummary(s)
+}
+
+// agreementConcern says which repositories an update that is not compatible asks for their
+// agreement, which of their parts it breaks, and with which call they answer.
+func agreementConcern(p coord.Project, by coord.Repo, c coord.Contract, j judgement, asked []coord.Repo) *concern {
+	out := &concern{notices: map[coord.RepoID]notice{}, others: "; you are not affected"}
+	for _, r := range asked {
+		n := notice{Verdict: j.verdict.Verdict, Call: fmt.Sprintf("parley contract respond %s agree --repo %s --version %d", c.ID, r.Name, c.Version)}
+		text := ""
+		for _, one := range j.forThem.Consumers {
+			if one.Repository != r.Name {
+				continue
+			}
+			n.Verdict = one.Verdict
+			for _, i := range one.Findings {
+				f := j.forThem.Findings[i]
+				if f.IfUsed() == compat.Compatible {
+					continue
+				}
+				n.Parts = append(n.Parts, f.Parts...)
+				if text == "" {
+					text = f.Rule + " at " + f.Pointer + ": " + f.Text
+				}
+				if f.Example != nil && n.Example == nil && len(f.Example.Document) <= maxExample {
+					n.Example = f.Example.Document
+				}
+			}
+		}
+		slices.Sort(n.Parts)
+		n.Parts = slices.Compact(n.Parts)
+		if len(n.Parts) > maxNamed {
+			n.Parts = n.Parts[:maxNamed]
+		}
+		if text != "" {
+			text = " (" + text + ")"
+		}
+		n.Summary = fmt.Sprintf("%s: version %d of %q is %s for %s, and your agreement is asked: %s%s", by.Name, c.Version, c.Name, n.Verdict, r.Name, n.Call, text)
+		out.notices[r.ID] = n
+	}
+	return out
+}
+
+// endConcern says which repositories still use a part that ends or has ended.
+func endConcern(p coord.Project, c coord.Contract, a Announcement, withdrawn bool, users []string) *concern {
+	out := &concern{notices: map[coord.RepoID]notice{}, others: "; you do not use it"}
+	what := fmt.Sprintf("%q", c.Name)
+	if a.Part != "" {
+		what = a.Part + " of " + what
+	}
+	ends := "ends after " + a.Until
+	if withdrawn {
+		ends = "was withdrawn"
+	}
+	for _, name := range users {
+		r, ok := p.RepoNamed(name)
+		if !ok {
+			continue
+		}
+		n := notice{Call: fmt.Sprintf("parley contract use %s --repo %s --remove", c.ID, name)}
+		if a.Part != "" {
+			n.Parts = []string{a.Part}
+			n.Call = fmt.Sprintf("parley contract use %s --repo %s --part PART", c.ID, name)
+		}
+		n.Summary = fmt.Sprintf("%s %s, and %s uses it: stop using it, then declare that: %s", what, ends, name, n.Call)
+		out.notices[r.ID] = n
+	}
+	return out
 }
 
 func cutSummary(s string) string {

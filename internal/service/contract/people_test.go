@@ -105,10 +105,10 @@ func TestPeopleHearOfContracts(t *testing.T) {
 
 	// An answer that changes is an event, whoever finds it.
 	k.run("frontend-app", "f1", contract.VerifySuccess, 0)
-	people.next(t, contract.EventCanMerge, "commit f1 of frontend-app can merge now", "--commit f1")
+	people.next(t, contract.EventCanMerge, "commit "+short(id("f1"))+" of frontend-app can merge now", "--commit "+id("f1"))
 	k.merge("frontend-app", "f1", contract.AnswerYes, "")
 	k.run("frontend-app", "f1", contract.VerifyFailure, 0)
-	people.next(t, contract.EventCanMerge, "commit f1 of frontend-app can no longer merge")
+	people.next(t, contract.EventCanMerge, "commit "+short(id("f1"))+" of frontend-app can no longer merge")
 
 	_, err = k.Deprecate(t.Context(), k.back, contract.Announcement{InContract: contract.Of(k.project.ID, k.c.ID), Part: "User.avatar", Until: "2999-12-31"})
 	k.ok(err)

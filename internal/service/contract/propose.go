@@ -449,7 +449,7 @@ func (s *Service) replace(ctx context.Context, op string, caller hub.Caller, u R
 // govern applies the policy of the project to an update from was to c: it is refused, agreed at
 // once, or waits for the consumers that it affects.
 func (s *Service) govern(se *session, op string, p coord.Project, by coord.Repo, was, c coord.Contract, d Direction, j judgement, out *Result) (coord.Contract, error) {
-	err := d.checkSame(op, p, by, was)
+	err := d.checkSame(op, p, by, was, j.format)
 	if err != nil {
 		return c, err
 	}
@@ -482,6 +482,11 @@ func (s *Service) govern(se *session, op string, p coord.Project, by coord.Repo,
 	if out.atOnce = decided.agreed; out.atOnce {
 		c.Status = coord.ContractAgreed
 		c = enforce(c)
+	}
+	if decided.word != compat.Compatible {
+		se.concern = agreementConcern(p, by, c, j, out.Pending)
+	} else if decided.agreed {
+		se.concern = &concern{others: "; it is compatible, you are not affected"}
 	}
 	return c, j.keep(se.tx, c)
 }

@@ -190,8 +190,9 @@ func judgedTerms(t coord.Terms) coord.Terms {
 }
 
 // checkSame reports CodeConflict for an update that names another provider, direction or format
-// than its contract has: they belong to the contract, not to a version.
-func (d Direction) checkSame(op string, p coord.Project, by coord.Repo, c coord.Contract) error {
+// than its contract has: they belong to the contract, not to a version. content is the format of
+// the next content.
+func (d Direction) checkSame(op string, p coord.Project, by coord.Repo, c coord.Contract, content compat.Format) error {
 	belongs := func(what, is, named string) *hub.Error {
 		return hub.Errorf(hub.CodeConflict, op, "the %s of %s is %s, not %.100q: it belongs to the contract and an update cannot change it", what, c.Name, is, named)
 	}
@@ -212,7 +213,7 @@ func (d Direction) checkSame(op string, p coord.Project, by coord.Repo, c coord.
 		return belongs("direction", flowOf(c), d.Flow).
 			WithHint("ask the provider and each consumer: {contract.provider} %s %s %s", c.ID, cmp.Or(repoName(p, c.Terms.Provider), by.Name), d.Flow)
 	}
-	if format := cmp.Or(c.Terms.Format, string(document(c, c.Content).Format())); d.Format != "" && d.Format != format {
+	if format := cmp.Or(c.Terms.Format, string(content)); d.Format != "" && d.Format != format {
 		return belongs("format", format, d.Format).WithHint("propose a new contract for another format")
 	}
 	return nil

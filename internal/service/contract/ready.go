@@ -9,6 +9,7 @@ import (
 
 	"github.com/parley-agents/parley/compat"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/hub/coord"
 )
 
@@ -17,9 +18,10 @@ type Candidate struct {
 	InProject
 	Repo      string `json:"repoName"`
 	Commit    string `json:"commit"`
-	Tree      string `json:"tree,omitempty"`      // of the commit: results of another commit with it count
 	Env       string `json:"env,omitempty"`       // for CanDeploy
 	AllowNone bool   `json:"allowNone,omitempty"` // a repository without contracts is ready
+	First     bool   `json:"first,omitempty"`     // for CanDeploy: the other side need not run there yet
+	Tree      string `json:"-"`                   // of the commit, if the caller read it from the hub's copy
 	Directed  bool   `json:"-"`                   // contracts without a provider are left out
 }
 
@@ -31,14 +33,34 @@ const (
 
 // A Readiness is the answer of CanMerge and CanDeploy.
 type Readiness struct {
-	Answer  string   `json:"answer"`  // yes or no
-	Reasons []Reason `json:"reasons"` // of a no
-	Notes   []Reason `json:"notes,omitempty"`
-	Checked int      `json:"checked"` // contracts of the repository
+	Answer   string    `json:"answer"`    // yes or no
+	Asked    []Asked   `json:"asked"`     // what was there
+	Missing  []Missing `json:"missing"`   // of a no
+	NotAsked []string  `json:"not_asked"` // what needs no evidence, with the reason
+	Reasons  []Reason  `json:"reasons"`   // Missing in the form of before
+	Notes    []Reason  `json:"notes,omitempty"`
+	Checked  int       `json:"checked"`          // contracts of the repository
+	Opened   []string  `json:"opened,omitempty"` // allow-none, first: what the caller opened for this answer
 }
 
 // OK reports whether the answer is yes.
 func (r Readiness) OK() bool { return r.Answer == AnswerYes }
+
+// An Asked is a part of an answer that was there, with its evidence.
+type Asked struct {
+	What     string        `json:"what"`
+	Evidence string        `json:"evidence"` // the checks that passed, with their runs
+	Of       string        `json:"of"`       // the repository and its commit
+	By       string        `json:"by"`
+	At       coord.Instant `json:"at"`
+}
+
+// A Missing is a part of an answer that is not there, who can supply it, and how.
+type Missing struct {
+	What string `json:"what"`
+	Who  string `json:"who"`
+	Next string `json:"next"`
+}
 
 // A Reason says why a commit is not ready, who must do something about it, and what.
 type Reason struct {
@@ -49,17 +71,19 @@ type Reason struct {
 }
 
 // CanMerge answers whether a commit of a repository may be merged. The answer is yes only if
-// for each contract of the repository a test was run on that commit, or on one with the same
+// for each contract of the repository its test was run on that commit, or on one with the same
 // tree, against the version in force, and passed. A provider's commit also waits for the
-// consumers that a breaking or unknown change concerns, unless they are pending: they declared
-// their use after the provider's newest release. It is the one operation that a queue of
-// changes needs to ask.
+// consumers that a breaking or unknown change concerns, at the head of their target branch,
+// unless they are pending: they declared their use after the provider's newest release. It is
+// the one operation that a queue of changes needs to ask.
 func (s *Service) CanMerge(ctx context.Context, caller hub.Caller, c Candidate) (Readiness, error) {
 	const op = "contract.CanMerge"
 	c.Env = ""
+	c.First = false
 	got, err := s.ready(ctx, op, caller, c)
 	if err == nil {
 		s.rememberAnswer(ctx, c, got)
+		err = s.noteAnswer(ctx, caller, c, got)
 	}
 	return got, err
 }
@@ -71,7 +95,34 @@ func (s *Service) CanDeploy(ctx context.Context, caller hub.Caller, c Candidate)
 	if err := required(op, "env", c.Env); err != nil {
 		return Readiness{}, err
 	}
-	return s.ready(ctx, op, caller, c)
+	got, err := s.ready(ctx, op, caller, c)
+	if err == nil {
+		err = s.noteAnswer(ctx, caller, c, got)
+	}
+	return got, err
+}
+
+// mayOpen reports CodeDenied unless the caller may open one answer: the operator, and CI with a
+// token. An agent's own key opens nothing.
+func mayOpen(op string, caller hub.Caller, project coord.ProjectID, flag string) error {
+	isCI := caller.Kind == hub.CallerToken && (caller.Permits(project, coord.PermitDeploy) || caller.Permits(project, coord.PermitEvidence))
+	if isCI || caller.IsOperator() || caller.ID == hub.Self {
+		return nil
+	}
+	return hub.Errorf(hub.CodeDenied, op, "%s is for the operator and for tokens with the permission deploy or evidence", flag)
+}
+
+// noteAnswer writes a yes with its evidence into the journal. The hub's own questions have their
+// own entries.
+func (s *Service) noteAnswer(ctx context.Context, caller hub.Caller, c Candidate, got Readiness) error {
+	if !got.OK() || caller.ID == hub.Self {
+		return nil
+	}
+	return s.update(ctx, caller, "", func(se *session) error {
+		return se.note(actions.ContractsReady, c.Commit, hub.OutcomeOK, map[string]any{
+			"project_id": c.Project, "repository": c.Repo, "env": c.Env, "asked": got.Asked, "not_asked": got.NotAsked, "opened": got.Opened,
+		})
+	})
 }
 
 // ready answers CanMerge, or CanDeploy if the candidate names an environment.
@@ -82,21 +133,33 @@ func (s *Service) ready(ctx context.Context, op string, caller hub.Caller, c Can
 	if err := checkNames(op, "commit", c.Commit, "tree", c.Tree, "env", c.Env); err != nil {
 		return Readiness{}, err
 	}
-	return readJudged(ctx, s, op, caller, c.Project, func(r hub.Reader, p coord.Project, v *verdicts) (Readiness, error) {
-		repo, ok := p.RepoNamed(c.Repo)
-		if !ok {
-			return Readiness{}, hub.Errorf(hub.CodeNotFound, op, "Repository %.200s not found in project %s", c.Repo, p.ID)
+	for flag, given := range map[string]bool{"allow-none": c.AllowNone, "first": c.First} {
+		if err := mayOpen(op, caller, c.Project, flag); given && err != nil {
+			return Readiness{}, err
 		}
-		x := readiness{s: s, r: r, p: p, repo: repo, candidate: c, out: Readiness{Answer: AnswerYes, Reasons: []Reason{}}, verdicts: v}
-		err := x.load()
-		if err == nil {
-			err = s.eachContract(r, p.ID, x.contract)
-		}
+	}
+	known, err := s.scene(ctx, op, c)
+	if err != nil {
+		return Readiness{}, err
+	}
+	got, err := readJudged(ctx, s, op, caller, c.Project, func(r hub.Reader, p coord.Project, v *verdicts) (Readiness, error) {
+		x := newReadiness(s, r, p, v)
+		x.repo = known.at.repo
+		x.candidate = c
+		x.scene = known
+		err := s.eachContract(r, p.ID, x.contract)
 		if x.out.Checked == 0 && !c.AllowNone {
-			x.no("", "no contract of the project concerns "+repo.Name, repo.Name, "declare what it provides or uses: parley contract propose, parley contract use")
+			x.no("", "no contract of "+x.repo.Name+" is known here", x.repo.Name, "declare what it provides or uses: parley contract propose, parley contract use; or --allow-none")
+		}
+		if x.out.Checked == 0 && c.AllowNone {
+			x.out.Opened = append(x.out.Opened, "allow-none: no contract of "+x.repo.Name+" is known here")
 		}
 		return x.out, err
 	})
+	if err == nil && c.First && len(got.Opened) == 0 && got.Checked > 0 {
+		return got, hub.Errorf(hub.CodeConflict, op, "the other side of each contract of %s runs in %s already: --first is for a first deployment", c.Repo, c.Env).WithHint("ask without --first")
+	}
+	return got, err
 }
 
 // readJudged is readIn for a function that asks for verdicts.
@@ -117,40 +180,27 @@ type readiness struct {
 	repo      coord.Repo
 	candidate Candidate
 	out       Readiness
+	scene     scene
+	verdicts  *verdicts
 
-	results  map[coord.ContractID][]coord.ContractResult // of the commit, newest first
-	deployed map[coord.RepoID]coord.Deployment           // in the environment
-	released map[coord.RepoID]*coord.Deployment          // newest of a repository in any environment; nil if none
-	verdicts *verdicts
+	deployed map[coord.RepoID]coord.Deployment // in the environment of a matrix
+	checks   map[hub.Repository][]hub.RepositoryCheck
+	runs     map[string][]hub.CheckResult      // of this hub on a commit
+	sent     map[string][]coord.ContractResult // recorded for a commit
+}
+
+func newReadiness(s *Service, r hub.Reader, p coord.Project, v *verdicts) *readiness {
+	return &readiness{
+		s: s, r: r, p: p, verdicts: v,
+		out:      Readiness{Answer: AnswerYes, Asked: []Asked{}, Missing: []Missing{}, NotAsked: []string{}, Reasons: []Reason{}},
+		deployed: map[coord.RepoID]coord.Deployment{}, checks: map[hub.Repository][]hub.RepositoryCheck{}, runs: map[string][]hub.CheckResult{}, sent: map[string][]coord.ContractResult{},
+	}
 }
 
 // maxResults is the number of results of one commit that are read.
 const maxResults = 5000
 
-// load reads the results of the commit and the deployments of the environment.
-func (x *readiness) load() error {
-	x.results = map[coord.ContractID][]coord.ContractResult{}
-	x.released = map[coord.RepoID]*coord.Deployment{}
-	found, err := x.resultsOf(coord.ResultQuery{Repo: x.repo.ID}, x.candidate.Commit, x.candidate.Tree)
-	if err != nil {
-		return err
-	}
-	for _, f := range found {
-		x.results[f.Contract] = append(x.results[f.Contract], f)
-	}
-	if x.candidate.Env == "" {
-		return nil
-	}
-	all, err := x.r.Coordination().NewestDeployments(x.p.ID, x.candidate.Env)
-	x.deployed = map[coord.RepoID]coord.Deployment{}
-	for _, d := range all {
-		x.deployed[d.Repo] = d
-	}
-	return err
-}
-
-// resultsOf returns the results of a commit and of commits with its tree, newest first. The
-// tree of a commit is also known from its results.
+// resultsOf returns the results of a commit and of commits with its tree, newest first.
 func (x *readiness) resultsOf(q coord.ResultQuery, commit, tree string) ([]coord.ContractResult, error) {
 	q.Project = x.p.ID
 	q.Limit = maxResults
@@ -158,9 +208,6 @@ func (x *readiness) resultsOf(q coord.ResultQuery, commit, tree string) ([]coord
 	found, err := x.r.Coordination().Results(q)
 	if err != nil {
 		return nil, err
-	}
-	for _, f := range found {
-		tree = cmp.Or(tree, f.Tree)
 	}
 	if tree == "" {
 		return found, nil
@@ -181,6 +228,19 @@ func (x *readiness) resultsOf(q coord.ResultQuery, commit, tree string) ([]coord
 func (x *readiness) no(contract, reason, who, next string) {
 	x.out.Answer = AnswerNo
 	x.out.Reasons = append(x.out.Reasons, Reason{contract, reason, who, next})
+	what := reason
+	if contract != "" {
+		what = contract + ": " + reason
+	}
+	x.out.Missing = append(x.out.Missing, Missing{what, who, next})
+}
+
+// yes adds the proof of a version to what was there.
+func (x *readiness) yes(c coord.Contract, p point, got proof, of version) {
+	x.out.Asked = append(x.out.Asked, Asked{
+		What: fmt.Sprintf("%s version %d", c.Name, of.n), Evidence: strings.Join(got.names, ", "), Of: p.repo.Name + " " + shortID(p.commit),
+		By: strings.Join(got.by[of], ", "), At: got.at[of],
+	})
 }
 
 // contract checks the commit against one contract.
@@ -208,20 +268,29 @@ func (x *readiness) contract(c coord.Contract) error {
 	}
 	force, ok := agreedVersion(c)
 	if !ok {
-		x.no(c.Name, "it is "+waitsFor(c, x.p), x.awaited(c), fmt.Sprintf("agree: parley contract respond %q agree", c.Name))
+		x.no(c.Name, "it is "+waitsFor(c, x.p), x.awaited(c), fmt.Sprintf("agree: parley contract respond %q agree --version %d", c.Name, c.Version))
 		return nil
 	}
-	tested, ok, err := x.tested(c, force, provides)
-	if err != nil || !ok {
+	inForce := version{force.Version, coord.ContentHash(force.content)}
+	got, err := x.prove(c, x.scene.at)
+	if err != nil {
 		return err
 	}
-	switch {
-	case x.candidate.Env != "" && provides:
-		return x.fitsConsumers(c, tested)
-	case x.candidate.Env != "" && uses && c.Terms.Provider != "":
-		return x.fitsProvider(c, tested)
-	case x.candidate.Env == "" && provides:
-		return x.consumersReady(c, force)
+	if x.candidate.Env != "" {
+		return x.deploys(c, got, inForce)
+	}
+	fits, ok, err := x.tested(c, x.scene.at, got, inForce)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		l := x.unproved(c, x.scene.at, got, inForce)
+		x.no(c.Name, l.reason, l.who, l.next)
+		return nil
+	}
+	x.yes(c, x.scene.at, got, fits)
+	if provides {
+		return x.consumersReady(c, inForce)
 	}
 	return nil
 }
@@ -244,49 +313,23 @@ func agreedVersion(c coord.Contract) (Base, bool) {
 	return b, b.Why != baseBefore
 }
 
-// tested checks that a test of the commit was run against the version in force and passed, and
-// returns its result. For a consumer, a test against an earlier version counts if the version in
-// force is compatible with that one for its parts.
-func (x *readiness) tested(c coord.Contract, force Base, provides bool) (coord.ContractResult, bool, error) {
-	var run *coord.ContractResult
-	for _, f := range x.results[c.ID] {
-		if f.Kind == coord.ResultRun {
-			run = &f
-			break
+// tested returns a version for which the tests of a commit passed, and which stands for another one:
+// that version itself or, for a consumer, an earlier one from which the change is compatible for its
+// parts.
+func (x *readiness) tested(c coord.Contract, p point, got proof, want version) (version, bool, error) {
+	if got.has(want) {
+		return want, true, nil
+	}
+	if _, failed := got.failed[want]; failed || c.Terms.Provider == p.repo.ID {
+		return version{}, false, nil
+	}
+	for _, v := range got.passed {
+		word, err := x.verdict(c, v.n, v.hash, want.n, want.hash, p.repo.ID)
+		if err != nil || (v.n <= want.n && word == compat.Compatible) {
+			return v, err == nil, err
 		}
 	}
-	again := fmt.Sprintf("run its tests on the commit and record them: parley impl verify %q --repo %s --commit %s --check NAME", c.Name, x.repo.Name, x.candidate.Commit)
-
-	switch {
-	case run == nil && len(x.results[c.ID]) > 0:
-		x.no(c.Name, "the result for this commit was said, not run", x.repo.Name, again)
-		return coord.ContractResult{}, false, nil
-	case run == nil:
-		x.no(c.Name, "no test was run on this commit", x.repo.Name, again)
-		return coord.ContractResult{}, false, nil
-	case run.Result != coord.ResultSuccess:
-		x.no(c.Name, fmt.Sprintf("the test of this commit against version %d ended with %s", run.Version, run.Result), x.repo.Name, "correct the code, then "+again)
-		return *run, false, nil
-	case run.Version > force.Version:
-		x.no(c.Name, fmt.Sprintf("it was tested against version %d, which is %s", run.Version, waitsFor(c, x.p)), x.awaited(c), fmt.Sprintf("agree: parley contract respond %q agree", c.Name))
-		return *run, false, nil
-	case run.Version == force.Version && run.Content == coord.ContentHash(force.content):
-		return *run, true, nil
-	}
-
-	// The test was run against an earlier version, or against a content that lost.
-	fits := false
-	if !provides {
-		word, err := x.verdict(c, run.Version, run.Content, force.Version, coord.ContentHash(force.content), x.repo.ID)
-		if err != nil {
-			return *run, false, err
-		}
-		fits = word == compat.Compatible
-	}
-	if !fits {
-		x.no(c.Name, fmt.Sprintf("it was tested against version %d, and version %d is in force", run.Version, force.Version), x.repo.Name, again)
-	}
-	return *run, fits, nil
+	return version{}, false, nil
 }
 
 // verdict returns the verdict for a repository on the change from one version of a contract to
@@ -309,184 +352,6 @@ func (x *readiness) verdict(c coord.Contract, from int, fromHash string, to int,
 		return compat.Unknown, err
 	}
 	return j.forThem.Consumers[0].Verdict, nil
-}
-
-// consumersReady checks that the consumers of a provider's contract were tested against the
-// version in force, if that version breaks them, or may.
-func (x *readiness) consumersReady(c coord.Contract, force Base) error {
-	release, err := x.newestRelease(x.repo.ID)
-	if err != nil {
-		return err
-	}
-	from, hash, err := x.versionBefore(c, release)
-	if err != nil || from == 0 {
-		return err
-	}
-	forceHash := coord.ContentHash(force.content)
-	for _, u := range c.Terms.Consumers() {
-		r, ok := x.p.Repo(u.Repo)
-		if !ok {
-			continue
-		}
-		word, err := x.verdict(c, from, hash, force.Version, forceHash, u.Repo)
-		if err != nil {
-			return err
-		}
-		if word == compat.Compatible {
-			continue
-		}
-		tested, err := x.hasRun(c, u.Repo, force.Version, forceHash)
-		if err != nil || tested {
-			if err != nil {
-				return err
-			}
-			continue
-		}
-
-		reason := Reason{
-			c.Name, fmt.Sprintf("version %d is %s for %s, which has no run result for it", force.Version, word, r.Name), r.Name,
-			fmt.Sprintf("test it: parley impl verify %q --repo %s --commit COMMIT --check NAME", c.Name, r.Name),
-		}
-		isPending := release != nil && u.Declared.Compare(release.At) > 0
-		if isPending {
-			reason.Reason += "; it is pending, because it declared its use after the last release"
-			x.out.Notes = append(x.out.Notes, reason)
-			continue
-		}
-		x.no(reason.Contract, reason.Reason, reason.Who, reason.Next)
-	}
-	return nil
-}
-
-// newestRelease returns the newest deployment of a repository in any environment, or nil.
-func (x *readiness) newestRelease(repo coord.RepoID) (*coord.Deployment, error) {
-	if d, ok := x.released[repo]; ok {
-		return d, nil
-	}
-	all, err := x.r.Coordination().Deployments(coord.DeploymentQuery{Project: x.p.ID, Repo: repo, Limit: 1})
-	if err != nil {
-		return nil, err
-	}
-	x.released[repo] = nil
-	if len(all) > 0 {
-		x.released[repo] = &all[0]
-	}
-	return x.released[repo], nil
-}
-
-// versionBefore returns the version of a contract from which a provider's commit changes: the
-// one that its newest release was tested against, else the one that was in force before. It is
-// 0 if there is none.
-func (x *readiness) versionBefore(c coord.Contract, release *coord.Deployment) (int, string, error) {
-	if release != nil {
-		run, ok, err := x.lastRun(c.ID, x.repo.ID, *release)
-		if err != nil || ok {
-			return run.Version, run.Content, err
-		}
-	}
-	if c.Terms.InForce == nil || c.Terms.InForce.Before == 0 {
-		return 0, "", nil
-	}
-	content, err := contentOf(c, c.Terms.InForce.Before)
-	if err != nil {
-		return c.Terms.InForce.Before, "", nil // folded: its verdict is unknown
-	}
-	return c.Terms.InForce.Before, coord.ContentHash(content), nil
-}
-
-// lastRun returns the newest run that passed on a deployed commit, for a contract.
-func (x *readiness) lastRun(id coord.ContractID, repo coord.RepoID, d coord.Deployment) (coord.ContractResult, bool, error) {
-	found, err := x.resultsOf(coord.ResultQuery{Repo: repo, Contract: id, Kind: coord.ResultRun}, d.Commit, d.Tree)
-	for _, f := range found {
-		if f.Result == coord.ResultSuccess {
-			return f, true, err
-		}
-	}
-	return coord.ContractResult{}, false, err
-}
-
-// hasRun reports whether the newest run of a repository against a version passed.
-func (x *readiness) hasRun(c coord.Contract, repo coord.RepoID, version int, hash string) (bool, error) {
-	found, err := x.r.Coordination().Results(coord.ResultQuery{Project: x.p.ID, Contract: c.ID, Repo: repo, Version: version, Kind: coord.ResultRun, Limit: 1})
-	if err != nil || len(found) == 0 {
-		return false, err
-	}
-	return found[0].Result == coord.ResultSuccess && found[0].Content == hash, nil
-}
-
-// fitsProvider checks that the provider that runs in the environment has the version that the
-// commit was tested against, or one that is compatible with it.
-func (x *readiness) fitsProvider(c coord.Contract, tested coord.ContractResult) error {
-	provider, _ := x.p.Repo(c.Terms.Provider)
-	d, ok := x.deployed[provider.ID]
-	if !ok {
-		x.no(c.Name, fmt.Sprintf("%s is not deployed to %s", provider.Name, x.candidate.Env), provider.Name, fmt.Sprintf("deploy it and record that: parley deployed %s --env %s --commit COMMIT", provider.Name, x.candidate.Env))
-		return nil
-	}
-	run, ok, err := x.lastRun(c.ID, provider.ID, d)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		x.no(c.Name, fmt.Sprintf("no test was run on commit %s of %s, which is deployed to %s", d.Commit, provider.Name, x.candidate.Env), provider.Name,
-			fmt.Sprintf("record it: parley impl verify %q --repo %s --commit %s --check NAME", c.Name, provider.Name, d.Commit))
-		return nil
-	}
-	word, err := x.verdict(c, tested.Version, tested.Content, run.Version, run.Content, x.repo.ID)
-	if err == nil && word != compat.Compatible {
-		x.no(c.Name, fmt.Sprintf("it was tested against version %d; %s has version %d in %s, which is %s", tested.Version, provider.Name, run.Version, x.candidate.Env, word), provider.Name,
-			fmt.Sprintf("deploy version %d of %s first", tested.Version, provider.Name))
-	}
-	return err
-}
-
-// fitsConsumers checks that the consumers that run in the environment were tested against the
-// version of the commit, or that this version is compatible for each of them.
-func (x *readiness) fitsConsumers(c coord.Contract, tested coord.ContractResult) error {
-	for _, u := range c.Terms.Consumers() {
-		d, isThere := x.deployed[u.Repo]
-		consumer, ok := x.p.Repo(u.Repo)
-		if !isThere || !ok {
-			continue
-		}
-		found, err := x.resultsOf(coord.ResultQuery{Repo: u.Repo, Contract: c.ID, Kind: coord.ResultRun}, d.Commit, d.Tree)
-		if err != nil {
-			return err
-		}
-		found, err = x.orReleased(c, found)
-		if err != nil {
-			return err
-		}
-		word := compat.Unknown
-		for _, f := range found {
-			if word, err = x.verdict(c, f.Version, f.Content, tested.Version, tested.Content, u.Repo); err != nil {
-				return err
-			}
-			if word == compat.Compatible {
-				break
-			}
-		}
-		if word != compat.Compatible {
-			x.no(c.Name, fmt.Sprintf("version %d is %s for commit %s of %s, which is deployed to %s", tested.Version, word, d.Commit, consumer.Name, x.candidate.Env), consumer.Name,
-				fmt.Sprintf("test it against version %d and deploy it first: parley impl verify %q --repo %s --commit COMMIT --check NAME", tested.Version, c.Name, consumer.Name))
-		}
-	}
-	return nil
-}
-
-// orReleased returns the results of a consumer that passed. Without any the consumer is taken
-// to work with the version that the provider has in the environment now.
-func (x *readiness) orReleased(c coord.Contract, found []coord.ContractResult) ([]coord.ContractResult, error) {
-	passed := slices.DeleteFunc(found, func(f coord.ContractResult) bool { return f.Result != coord.ResultSuccess })
-	d, ok := x.deployed[c.Terms.Provider]
-	if len(passed) > 0 || !ok {
-		return passed, nil
-	}
-	now, ok, err := x.lastRun(c.ID, c.Terms.Provider, d)
-	if err != nil || !ok {
-		return nil, err
-	}
-	return []coord.ContractResult{now}, nil
 }
 
 // A MatrixQuery asks for a page of the matrix of repositories and contracts.
@@ -541,7 +406,11 @@ func (s *Service) Matrix(ctx context.Context, caller hub.Caller, q MatrixQuery) 
 			return out, err
 		}
 		last := found[len(found)-1].ID
-		x := readiness{s: s, r: r, p: p, candidate: Candidate{Env: q.Env}, deployed: map[coord.RepoID]coord.Deployment{}, verdicts: v}
+		if q.Env != "" && !p.Environment(q.Env) {
+			return out, unknownEnv(op, p, q.Env)
+		}
+		x := newReadiness(s, r, p, v)
+		x.candidate.Env = q.Env
 		newest, err := x.newestResults(q, last)
 		if err != nil {
 			return out, err

@@ -44,7 +44,7 @@ func sameProject(a, b coord.Project) bool {
 // repositories.
 func sameMembers(a, b coord.Project) bool {
 	return a.Name == b.Name && a.Objective == b.Objective && a.Status == b.Status && a.Policy == b.Policy && a.Breaking == b.Breaking &&
-		a.CreatedAt == b.CreatedAt && a.UpdatedAt == b.UpdatedAt && a.Stamps.Equal(b.Stamps)
+		a.CreatedAt == b.CreatedAt && a.UpdatedAt == b.UpdatedAt && a.Stamps.Equal(b.Stamps) && slices.Equal(a.Environments, b.Environments)
 }
 
 func sameRepo(a, b coord.Repo) bool {

@@ -358,6 +358,7 @@ func (m *merger) completeProject(was, in coord.Project) coord.Project {
 	} else if !m.native {
 		in.Policy = was.Policy
 		in.Breaking = was.Breaking
+		in.Environments = was.Environments
 		if slices.Index(coord.ProjectStatuses, in.Status) <= slices.Index(coord.ProjectStatuses, was.Standing()) {
 			in.Status = was.Status
 		}

@@ -29,6 +29,7 @@ func mergeTerms(a, b coord.Terms) coord.Terms {
 	out.Uses = mergeUses(a.Uses, b.Uses)
 	out.Asks = mergeAsks(a.Asks, b.Asks)
 	out.Ends = mergeEnds(a.Ends, b.Ends)
+	out.Tests = mergeTests(a.Tests, b.Tests)
 	out.Words = mergeWords(a.Words, b.Words)
 	out.Handover = a.Handover
 	if compareHandovers(a.Handover, b.Handover) < 0 {
@@ -65,6 +66,27 @@ func mergeAsks(a, b []coord.Ask) []coord.Ask {
 func mergeEnds(a, b []coord.Ending) []coord.Ending {
 	return greatest(a, b, func(e coord.Ending) string { return e.Part }, strings.Compare,
 		func(x, y coord.Ending) int { return cmp.Or(x.At.Compare(y.At), compareEncoded(x, y)) })
+}
+
+// testKey names a check of a repository.
+type testKey struct {
+	repo  coord.RepoID
+	check string
+}
+
+func mergeTests(a, b []coord.ContractTest) []coord.ContractTest {
+	return greatest(a, b, func(t coord.ContractTest) testKey { return testKey{t.Repo, t.Check} },
+		func(x, y testKey) int { return cmp.Or(cmp.Compare(x.repo, y.repo), strings.Compare(x.check, y.check)) },
+		func(x, y coord.ContractTest) int {
+			return cmp.Or(x.At.Compare(y.At), compareBools(x.Removed, y.Removed))
+		})
+}
+
+func mergeEnvironments(a, b []coord.Environment) []coord.Environment {
+	return greatest(a, b, func(e coord.Environment) string { return e.Name }, strings.Compare,
+		func(x, y coord.Environment) int {
+			return cmp.Or(x.At.Compare(y.At), compareBools(x.Removed, y.Removed))
+		})
 }
 
 func mergeWords(a, b []coord.Word) []coord.Word {

@@ -423,6 +423,9 @@ func (s *Service) futureDay(op, member, day string) error {
 // end records the end of a part.
 func (s *Service) end(ctx context.Context, op string, caller hub.Caller, a Announcement, withdrawn bool) (Ended, error) {
 	var out Ended
+	if err := s.checkPart(ctx, op, a); err != nil {
+		return out, err
+	}
 	err := s.act(ctx, op, caller, a.Project, a.As, coord.PermitPropose, func(se *session, p coord.Project, by coord.Repo) error {
 		was, err := contract(se.tx, op, p.ID, a.Contract)
 		if err == nil {
@@ -457,12 +460,37 @@ func (s *Service) end(ctx context.Context, op string, caller hub.Caller, a Annou
 			return err
 		}
 		out = Ended{c, users}
+		se.concern = endConcern(p, c, a, withdrawn, users)
 		if withdrawn {
 			return se.recordContract(actions.ContractWithdrawn, p, by, was, c, "withdrawn")
 		}
 		return se.recordContract(actions.ContractDeprecated, p, by, was, c, "deprecated until "+a.Until)
 	})
 	return out, err
+}
+
+// checkPart reports CodeNotFound for a part that a contract does not have. Custom content has no
+// parts that are known.
+func (s *Service) checkPart(ctx context.Context, op string, a Announcement) error {
+	if a.Part == "" {
+		return nil
+	}
+	c, err := readIn(ctx, s, op, a.Project, func(r hub.Reader, p coord.Project) (coord.Contract, error) {
+		c, err := contract(r, op, p.ID, a.Contract)
+		if err != nil {
+			return c, err
+		}
+		return withVersions(r, c)
+	})
+	if err != nil {
+		return err
+	}
+	for _, content := range []json.RawMessage{c.Content, baseOf(c).content} { // the part may be gone from a version that waits
+		if d := document(c, content); d.Format() == compat.FormatCustom || d.Has(a.Part) {
+			return nil
+		}
+	}
+	return hub.Errorf(hub.CodeNotFound, op, "version %d of %s has no part %.200q", c.Version, c.Name, a.Part)
 }
 
 // usersOf returns the names of the consumers that use a part of a contract; "" is the whole.

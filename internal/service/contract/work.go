@@ -161,7 +161,7 @@ func (s *Service) prepare(ctx context.Context, caller hub.Caller, m *move, e Evi
 	if err != nil {
 		return false, err
 	}
-	f, err := s.vouch(ctx, caller, m.in.Project, repo, e, result)
+	f, err := s.vouch(ctx, m.op, caller, m.in.Project, repo, e, result)
 	if err != nil {
 		return false, err
 	}

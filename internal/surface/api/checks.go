@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"time"
 
@@ -132,7 +133,11 @@ type RunCheckParams struct {
 	CheckParams
 	Commit string `json:"commit,omitempty"` // a revision; default the commit that is checked out
 	Again  bool   `json:"again,omitempty"`  // run it though there is a kept result
-	Wait   *int   `json:"wait_s,omitempty"` // seconds to wait for the result; default 20, at most 100
+
+	Contract string `json:"contract,omitempty"` // a version to test, such as User@2: the run finds its content in the file that PARLEY_CONTRACT names
+	Version  int    `json:"version,omitempty"`  // of Contract, if that does not name it
+
+	Wait *int `json:"wait_s,omitempty"` // seconds to wait for the result; default 20, at most 100
 }
 
 // A ResultAnswer has one result.
@@ -152,6 +157,14 @@ func waitOf(op string, seconds *int) (time.Duration, error) {
 	return d, nil
 }
 
+// contract returns the version of a contract to test, such as User@2.
+func (p RunCheckParams) contract() string {
+	if p.Version > 0 {
+		return fmt.Sprintf("%s@%d", p.Contract, p.Version)
+	}
+	return p.Contract
+}
+
 func checkRun(ctx context.Context, s *Services, a hub.Caller, p RunCheckParams) (ResultAnswer, error) {
 	const op = "parley/check/run"
 	folder, err := p.folder(op)
@@ -162,7 +175,7 @@ func checkRun(ctx context.Context, s *Services, a hub.Caller, p RunCheckParams) 
 	if err != nil {
 		return ResultAnswer{}, err
 	}
-	r, err := s.Checks.Run(ctx, a, check.Request{Folder: folder, Name: p.Name, Commit: p.Commit, Again: p.Again, Wait: wait})
+	r, err := s.Checks.Run(ctx, a, check.Request{Folder: folder, Name: p.Name, Commit: p.Commit, Again: p.Again, Contract: p.contract(), Wait: wait})
 	return ResultAnswer{r}, err
 }
 

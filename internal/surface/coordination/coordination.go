@@ -100,18 +100,23 @@ var (
 	Check         = define("cacp/contract/check", coord.PermitRead, "Check that a repository's contracts have reached a state.", calls((*contract.Service).Check, unchanged[contract.Verdict]))
 	ListConflicts = define("cacp/contract/conflicts", coord.PermitRead, "List overruled writes: contract contents, contract states and project members.", conflicts)
 
-	Use       = define("parley/contract/use", coord.PermitRespond, "Declare the parts of a contract that your repository uses.", calls((*contract.Service).Use, declared))
-	Provide   = define("parley/contract/provider", coord.PermitRespond, "Ask that another repository provides a contract, or consent to that.", calls((*contract.Service).Provide, unchanged[contract.Provided]))
-	Impact    = define("parley/contract/impact", coord.PermitRead, "Name the consumers that a change of a contract affects.", calls((*contract.Service).Impact, unchanged[contract.Impact]))
-	Policy    = define("parley/contract/policy", coord.PermitRead, "Show or set what a project does about breaking updates: forbid, ask or sunset.", calls((*contract.Service).BreakingPolicy, policyAnswer))
-	Deprecate = define("parley/contract/deprecate", coord.PermitPropose, "Announce the end of a contract or a part of it.", ends((*contract.Service).Deprecate))
-	Deployed  = define("parley/contract/deployed", coord.PermitDeploy, "Record that a commit of a repository runs in an environment.", calls((*contract.Service).Deployed, deployed))
-	Matrix    = define("parley/contract/matrix", coord.PermitRead, "Show which version of each contract each repository was tested against.", calls((*contract.Service).Matrix, unchanged[contract.Matrix]))
-	CanMerge  = rpc.Within(maxWait+rpc.Soon, define("parley/contract/canMerge", coord.PermitRead, "Answer whether a commit of a repository may be merged; waitS waits for a yes.", waits((*contract.Service).CanMerge)))
-	CanDeploy = rpc.Within(maxWait+rpc.Soon, define("parley/contract/canDeploy", coord.PermitRead, "Answer whether a commit of a repository may be deployed; waitS waits for a yes.", waits((*contract.Service).CanDeploy)))
-	WhoBreaks = define("parley/contract/who_breaks", coord.PermitRead, "Name the consumers that a change of a contract breaks, in a few words.", whoBreaks)
-	MayMerge  = define("parley/contract/may_merge", coord.PermitRead, "Answer whether a commit may be merged, or deployed if env is given, in a few words.", mayMerge)
-	Withdraw  = define("parley/contract/withdraw", coord.PermitPropose, "End a contract or a part of it.", ends((*contract.Service).Withdraw))
+	Use               = define("parley/contract/use", coord.PermitRespond, "Declare the parts of a contract that your repository uses.", calls((*contract.Service).Use, declared))
+	Provide           = define("parley/contract/provider", coord.PermitRespond, "Ask that another repository provides a contract, or consent to that.", calls((*contract.Service).Provide, unchanged[contract.Provided]))
+	Impact            = define("parley/contract/impact", coord.PermitRead, "Name the consumers that a change of a contract affects.", calls((*contract.Service).Impact, unchanged[contract.Impact]))
+	Policy            = define("parley/contract/policy", coord.PermitRead, "Show or set what a project does about breaking updates: forbid, ask or sunset.", calls((*contract.Service).BreakingPolicy, policyAnswer))
+	Deprecate         = define("parley/contract/deprecate", coord.PermitPropose, "Announce the end of a contract or a part of it.", ends((*contract.Service).Deprecate))
+	Deployed          = define("parley/contract/deployed", coord.PermitDeploy, "Record that a commit of a repository runs in an environment.", calls((*contract.Service).Deployed, deployed))
+	Test              = define("parley/contract/test", coord.PermitWrite, "Name a check of a repository as its test of a contract.", calls((*contract.Service).Test, unchanged[contract.Tests]))
+	Matrix            = define("parley/contract/matrix", coord.PermitRead, "Show which version of each contract each repository was tested against.", calls((*contract.Service).Matrix, unchanged[contract.Matrix]))
+	CanMerge          = rpc.Within(maxWait+rpc.Soon, define("parley/contract/canMerge", coord.PermitRead, "Answer whether a commit of a repository may be merged; waitS waits for a yes.", waits((*contract.Service).CanMerge)))
+	CanDeploy         = rpc.Within(maxWait+rpc.Soon, define("parley/contract/canDeploy", coord.PermitRead, "Answer whether a commit of a repository may be deployed; waitS waits for a yes.", waits((*contract.Service).CanDeploy)))
+	WhoBreaks         = define("parley/contract/who_breaks", coord.PermitRead, "Name the consumers that a change of a contract breaks, in a few words.", whoBreaks)
+	MayMerge          = define("parley/contract/may_merge", coord.PermitRead, "Answer whether a commit may be merged, or deployed if env is given, in a few words.", mayMerge)
+	ListEnvironments  = define("parley/contract/environment/list", coord.PermitRead, "List the environments of a project, and what runs there.", listEnvironments)
+	AddEnvironment    = define("parley/contract/environment/add", coord.PermitWrite, "Declare an environment of a project.", calls((*contract.Service).AddEnvironment, unchanged[contract.Environments]))
+	RemoveEnvironment = define("parley/contract/environment/remove", coord.PermitWrite, "Remove an environment of a project.", calls((*contract.Service).RemoveEnvironment, unchanged[contract.Environments]))
+
+	Withdraw = define("parley/contract/withdraw", coord.PermitPropose, "End a contract or a part of it.", ends((*contract.Service).Withdraw))
 
 	Share          = define("cacp/context/share", coord.PermitShare, "Share context with the other repositories of a project.", calls((*contract.Service).Share, shared))
 	ShareCode      = define("cacp/context/shareCode", coord.PermitShare, "Share a code snippet.", shareCode)
@@ -165,7 +170,7 @@ var (
 // Operations is the table.
 var Operations = rpc.Table[*Services]{
 	Coordinate, CreateProject, JoinProject, LeaveProject, GetProject, ListProjects, ExportProject, UpdateProjectStatus, AddRepo, SetPolicy, ListChanges,
-	Propose, Respond, Update, GetContract, ListContracts, DiffContract, Check, ListConflicts, Use, Provide, Impact, Policy, Deprecate, Withdraw, Deployed, Matrix, CanMerge, CanDeploy, WhoBreaks, MayMerge,
+	Propose, Respond, Update, GetContract, ListContracts, DiffContract, Check, ListConflicts, Use, Provide, Impact, Policy, Deprecate, Withdraw, Test, ListEnvironments, AddEnvironment, RemoveEnvironment, Deployed, Matrix, CanMerge, CanDeploy, WhoBreaks, MayMerge,
 	Share, ShareCode, ShareTypes, AskQuestion, RecordDecision, ListContext, GetThread,
 	StartWork, CompleteWork, VerifyWork, WorkStatus, ShareFile, RequestFile, ListFileRequests, FulfilRequest,
 	CreateInvite, RevokeInvite, ListInvites, RedeemInvite,

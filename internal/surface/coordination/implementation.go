@@ -34,6 +34,10 @@ func workState(r contract.Result, err error) (WorkState, error) {
 		out.Result = x.Result
 		out.Against = x.Version
 	}
+	isReport := err == nil && r.Recorded == nil && out.Status != "started"
+	if isReport {
+		out.Kind = coord.ResultSaid
+	}
 	return out, err
 }
 

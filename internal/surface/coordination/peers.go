@@ -176,9 +176,22 @@ func syncPeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (Pee
 type TokenParams struct {
 	InProject
 	Agent       string             `json:"agent"` // name of an agent here, or an AID
-	Repo        coord.RepoID       `json:"repoId,omitempty"`
+	RepoID      coord.RepoID       `json:"repoId,omitempty"`
 	Permissions []coord.Permission `json:"permissions,omitempty"`
 	TTLS        int64              `json:"ttlS,omitempty"` // seconds; default a day
+
+	// A token with the permission evidence sends results of these checks of one repository.
+	Repo   string   `json:"repo,omitempty"`
+	Checks []string `json:"check,omitempty"`
+	Branch string   `json:"branch,omitempty"` // that work lands in, if the results are those of that branch
+}
+
+// bounds returns the bounds of a token that sends results of tests, nil for another one.
+func (p TokenParams) bounds() *coord.EvidenceBounds {
+	if p.Repo == "" && len(p.Checks) == 0 && p.Branch == "" {
+		return nil
+	}
+	return &coord.EvidenceBounds{Repo: p.Repo, Checks: p.Checks, Branch: p.Branch}
 }
 
 // Token is a project token. It is shown this once.
@@ -203,7 +216,7 @@ func mintToken(ctx context.Context, s *Services, c hub.Caller, p TokenParams) (T
 			agent = aid
 		}
 	}
-	token, made, err := s.Callers.MintToken(ctx, c, callers.NewToken{Agent: agent, Project: p.Project, Repo: p.Repo, Permissions: p.Permissions, Life: life})
+	token, made, err := s.Callers.MintToken(ctx, c, callers.NewToken{Agent: agent, Project: p.Project, Repo: p.RepoID, Permissions: p.Permissions, Life: life, Evidence: p.bounds()})
 	return Token{token, made.ID, agent, coord.InstantAt(made.ExpiresAt.Time)}, err
 }
 

@@ -20,6 +20,10 @@ type Deployment struct {
 
 func deployed(d contract.Deployed, err error) (Deployment, error) { return Deployment{d}, err }
 
+func listEnvironments(ctx context.Context, s *Services, c hub.Caller, p ProjectParams) (contract.Environments, error) {
+	return s.Contracts.Environments(ctx, c, p.InProject)
+}
+
 // ReadyParams are the parameters of parley/contract/canMerge and parley/contract/canDeploy.
 type ReadyParams struct {
 	contract.Candidate

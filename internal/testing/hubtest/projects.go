@@ -21,7 +21,7 @@ func at(n int) coord.Instant {
 func (w *world) project(id coord.ProjectID) coord.Project {
 	w.Helper()
 	p := coord.Project{
-		ID: id, Name: "Sign in", Objective: "One way in", Status: coord.ProjectPlanning, Policy: coord.AgreeAny, Breaking: "sunset 2026-12-31", CreatedAt: at(1), UpdatedAt: at(2),
+		ID: id, Name: "Sign in", Objective: "One way in", Status: coord.ProjectPlanning, Policy: coord.AgreeAny, Breaking: "sunset 2026-12-31", Environments: []coord.Environment{{Name: "prod", At: at(2), Removed: true}}, CreatedAt: at(1), UpdatedAt: at(2),
 		Stamps: coord.Stamps{Writes: []coord.Stamp{{Member: coord.MemberPolicy, Value: "any", At: at(2), By: "h"}}, Seen: map[coord.AID]coord.Instant{"h": at(2)}},
 		Repos: []coord.Repo{
 			{ID: "r1", Name: "back", Role: "backend", Language: "go", Paths: []string{"api/"}, URL: "https://x/<a>", Agent: "aid://a/b@1.0.0", Endpoint: "http://h", ClaimedAt: at(1), UpdatedAt: at(2)},
@@ -45,6 +45,7 @@ func fullContract(project coord.ProjectID, id coord.ContractID) coord.Contract {
 			Uses:     []coord.Use{{Repo: "r2", Parts: []string{"/n"}, Source: "uses.yaml", Declared: at(4), At: at(5), Removed: true}},
 			Asks:     []coord.Ask{{Version: 3, Repo: "r2", Content: "h", Needed: true, At: at(6)}},
 			Ends:     []coord.Ending{{Part: "/n", Until: "2026-12-31", Withdrawn: true, At: at(7)}},
+			Tests:    []coord.ContractTest{{Repo: "r1", Check: "contract-tests", At: at(6), Removed: true}},
 			Handover: &coord.Handover{Provider: "r2", Direction: "response", By: "r2", At: at(8)},
 			Words:    []coord.Word{{Repo: "r1", Agent: "a", Provider: "r2", Direction: "response", At: at(9)}},
 			InForce:  &coord.InForce{Version: 2, Content: "h", Since: at(5), Before: 1},

@@ -359,7 +359,7 @@ CREATE TABLE projects (
   verified    INTEGER NOT NULL DEFAULT 0,
   packets     INTEGER NOT NULL DEFAULT 0,
   bytes       INTEGER NOT NULL DEFAULT 0
-, owner TEXT, stamps_json TEXT, breaking TEXT) WITHOUT ROWID;
+, owner TEXT, stamps_json TEXT, breaking TEXT, environments_json TEXT) WITHOUT ROWID;
 
 CREATE TABLE contracts (
   project              TEXT NOT NULL,
@@ -534,7 +534,7 @@ CREATE TABLE tokens (
   created_at       TEXT NOT NULL,
   expires_at       TEXT NOT NULL,
   revoked_at       TEXT
-) WITHOUT ROWID;
+, bounds_json TEXT) WITHOUT ROWID;
 
 CREATE INDEX tokens_agent ON tokens(agent);
 

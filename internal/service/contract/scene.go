@@ -1,0 +1,378 @@
+package contract
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/parley-agents/parley/compat"
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
+)
+
+// A scene is everything about commits that an answer needs from repositories. It is read before
+// the transaction in which the answer is found.
+type scene struct {
+	at       point                  // the candidate
+	heads    map[coord.RepoID]point // of the target branches of consumers; without a commit if they are not known
+	deployed map[coord.RepoID]point // in the environment of the candidate
+	release  *coord.Deployment      // the newest of the candidate's repository in any environment; nil for none
+	released point                  // its commit
+}
+
+// scene reads the repositories that an answer about a candidate depends on.
+func (s *Service) scene(ctx context.Context, op string, c Candidate) (scene, error) {
+	out := scene{heads: map[coord.RepoID]point{}, deployed: map[coord.RepoID]point{}}
+	var consumers []coord.Repo
+	var deployments []coord.Deployment
+	project, err := readIn(ctx, s, op, c.Project, func(r hub.Reader, p coord.Project) (coord.Project, error) {
+		repo, ok := p.RepoNamed(c.Repo)
+		if !ok {
+			return p, hub.Errorf(hub.CodeInvalid, op, "project %s has no repository named %.200q", p.ID, c.Repo).WithHint("its repositories are %s", names(p.Repos, " and "))
+		}
+		out.at.repo = repo
+		if c.Env != "" {
+			if !p.Environment(c.Env) {
+				return p, unknownEnv(op, p, c.Env)
+			}
+			var err error
+			deployments, err = r.Coordination().NewestDeployments(p.ID, c.Env)
+			return p, err
+		}
+
+		newest, err := r.Coordination().Deployments(coord.DeploymentQuery{Project: p.ID, Repo: repo.ID, Limit: 1})
+		if len(newest) > 0 {
+			out.release = &newest[0]
+		}
+		if err != nil || s.o.Repositories == nil {
+			return p, err
+		}
+		return p, s.eachContract(r, p.ID, func(c coord.Contract) error {
+			for _, u := range c.Terms.Consumers() {
+				r, ok := p.Repo(u.Repo)
+				if ok && c.Terms.Provider == repo.ID && !slices.ContainsFunc(consumers, func(x coord.Repo) bool { return x.ID == r.ID }) {
+					consumers = append(consumers, r)
+				}
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return out, err
+	}
+
+	if out.at, err = s.pointOf(ctx, op, out.at.repo, c.Commit); err != nil {
+		return out, err
+	}
+	if c.Tree != "" {
+		out.at.tree = c.Tree
+	}
+	for _, r := range consumers {
+		if out.heads[r.ID], err = s.targetOf(ctx, r); err != nil {
+			return out, err
+		}
+	}
+	for _, d := range deployments {
+		if r, ok := project.Repo(d.Repo); ok {
+			if out.deployed[r.ID], err = s.deployedPoint(ctx, r, d); err != nil {
+				return out, err
+			}
+		}
+	}
+	if out.release != nil {
+		out.released, err = s.deployedPoint(ctx, out.at.repo, *out.release)
+	}
+	return out, err
+}
+
+// deployedPoint returns the commit of a deployment.
+func (s *Service) deployedPoint(ctx context.Context, r coord.Repo, d coord.Deployment) (point, error) {
+	out := point{repo: r, commit: d.Commit}
+	home, ok, err := s.homeOf(ctx, r)
+	if err != nil || !ok {
+		return out, err
+	}
+	out.home = home
+	got, err := s.o.Repositories.Commit(ctx, home, d.Commit)
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		return out, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	out.found = true
+	out.commit = got.ID
+	out.tree = got.Tree
+	return out, s.readLock(ctx, &out)
+}
+
+// headOf returns the commit of a consumer that counts for a merge: the head of its target branch in
+// the hub's copy, else the newest one that CI sent for the branch that its token is bound to.
+func (x *readiness) headOf(r coord.Repo) (point, error) {
+	head := x.scene.heads[r.ID]
+	head.repo = r
+	if head.commit != "" {
+		return head, nil
+	}
+	const most = 200
+	for before := int64(0); ; {
+		found, err := x.r.Coordination().Results(coord.ResultQuery{Project: x.p.ID, Repo: r.ID, Kind: coord.ResultRun, Before: before, Limit: most})
+		if err != nil {
+			return head, err
+		}
+		for _, f := range found {
+			if f.Source == coord.SourceCI && f.Target {
+				head.commit = f.Commit
+				head.tree = f.Tree
+				return head, nil
+			}
+			before = f.N
+		}
+		if len(found) < most {
+			return head, nil
+		}
+	}
+}
+
+// consumersReady checks that the consumers of a provider's contract were tested against the
+// version in force at the head of their target branch, if that version breaks them, or may.
+func (x *readiness) consumersReady(c coord.Contract, force version) error {
+	from, known, err := x.versionBefore(c)
+	if err != nil {
+		return err
+	}
+	for _, u := range c.Terms.Consumers() {
+		r, ok := x.p.Repo(u.Repo)
+		if !ok {
+			continue
+		}
+		if !known {
+			x.out.NotAsked = append(x.out.NotAsked, fmt.Sprintf("%s: version %d of %s is the first in force", r.Name, force.n, c.Name))
+			continue
+		}
+		word, err := x.verdict(c, from.n, from.hash, force.n, force.hash, u.Repo)
+		if err != nil {
+			return err
+		}
+		if word == compat.Compatible {
+			x.out.NotAsked = append(x.out.NotAsked, fmt.Sprintf("%s: compatible with version %d of %s", r.Name, force.n, c.Name))
+			continue
+		}
+		if err := x.consumerReady(c, r, u, word, force); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// consumerReady checks one consumer that a change is not compatible for.
+func (x *readiness) consumerReady(c coord.Contract, r coord.Repo, u coord.Use, word compat.Word, force version) error {
+	head, err := x.headOf(r)
+	if err != nil {
+		return err
+	}
+	got, err := x.prove(c, head)
+	if err != nil {
+		return err
+	}
+	if got.has(force) {
+		x.yes(c, head, got, force)
+		return nil
+	}
+
+	reason := Reason{Contract: c.Name, Reason: fmt.Sprintf("version %d is %s for %s, which has no run result for it", force.n, word, r.Name), Who: r.Name}
+	if head.commit == "" {
+		reason.Reason += ": its target branch is not known here"
+		reason.Next = fmt.Sprintf("send its results with a token for its branch: parley project token --agent ci --permissions project:read,evidence --repo %s --check NAME --branch main", r.Name)
+		reason.Who = "operator"
+	} else {
+		l := x.unproved(c, head, got, force)
+		reason.Reason += fmt.Sprintf(" at the head of its target branch, %s", shortID(head.commit))
+		reason.Next = l.next
+		if len(got.names) == 0 {
+			reason.Reason += ": " + l.reason
+			reason.Who = l.who
+		}
+	}
+	isPending := x.scene.release != nil && u.Declared.Compare(x.scene.release.At) > 0
+	if isPending {
+		reason.Reason += "; it is pending, because it declared its use after the last release"
+		x.out.Notes = append(x.out.Notes, reason)
+		return nil
+	}
+	x.no(reason.Contract, reason.Reason, reason.Who, reason.Next)
+	return nil
+}
+
+// versionBefore returns the version of a contract from which a provider's commit changes: the
+// one that its newest release was tested against, else the one that was in force before. It is
+// false if there is none.
+func (x *readiness) versionBefore(c coord.Contract) (version, bool, error) {
+	if x.scene.release != nil {
+		got, err := x.prove(c, x.scene.released)
+		if err != nil || len(got.passed) > 0 {
+			return newestOf(got), err == nil, err
+		}
+	}
+	if c.Terms.InForce == nil || c.Terms.InForce.Before == 0 {
+		return version{}, false, nil
+	}
+	content, err := contentOf(c, c.Terms.InForce.Before)
+	if err != nil {
+		return version{n: c.Terms.InForce.Before}, true, nil // folded: its verdict is unknown
+	}
+	return version{c.Terms.InForce.Before, coord.ContentHash(content)}, true, nil
+}
+
+// newestOf returns the newest version for which the tests passed, the zero one without any.
+func newestOf(p proof) version {
+	if len(p.passed) == 0 {
+		return version{}
+	}
+	return p.passed[0]
+}
+
+// deploys checks whether the versions that a commit was tested against fit the commits on the other
+// side of a contract that run in the environment.
+func (x *readiness) deploys(c coord.Contract, got proof, force version) error {
+	// Versions that were not agreed do not count.
+	all := got
+	got.passed = slices.DeleteFunc(slices.Clone(got.passed), func(v version) bool { return v.n > force.n || (v.n == force.n && v != force) })
+	if len(got.passed) == 0 {
+		l := x.unproved(c, x.scene.at, all, force)
+		x.no(c.Name, l.reason, l.who, l.next)
+		return nil
+	}
+	switch {
+	case c.Terms.Provider == "":
+		x.yes(c, x.scene.at, got, newestOf(got))
+		return nil
+	case c.Terms.Provider == x.repo.ID:
+		return x.fitsConsumers(c, got)
+	}
+	return x.fitsProvider(c, got)
+}
+
+// isFirst reports whether the other side of a contract need not run in the environment yet, because
+// the caller said so. It adds the reason against the commit if the caller did not.
+func (x *readiness) isFirst(c coord.Contract, other string) bool {
+	text := fmt.Sprintf("%s is not deployed to %s", other, x.candidate.Env)
+	if x.candidate.First {
+		x.out.Opened = append(x.out.Opened, "first: "+c.Name+": "+text)
+		return true
+	}
+	x.no(c.Name, text, other, fmt.Sprintf("deploy it and record that: parley deployed %s --env %s --commit COMMIT; or --first for the first deployment", other, x.candidate.Env))
+	return false
+}
+
+// fitsProvider checks that the commit passed the tests for a version that the provider has in the
+// environment, or for one from which that version is compatible for its parts.
+func (x *readiness) fitsProvider(c coord.Contract, got proof) error {
+	provider, _ := x.p.Repo(c.Terms.Provider)
+	there, ok := x.scene.deployed[provider.ID]
+	if !ok {
+		if x.isFirst(c, provider.Name) {
+			x.yes(c, x.scene.at, got, newestOf(got))
+		}
+		return nil
+	}
+	runs, err := x.prove(c, there)
+	if err != nil {
+		return err
+	}
+	if len(runs.passed) == 0 {
+		l := x.unproved(c, there, runs, newestOf(got))
+		x.no(c.Name, fmt.Sprintf("no test was run on commit %s of %s, which is deployed to %s", shortID(there.commit), provider.Name, x.candidate.Env), l.who, l.next)
+		return nil
+	}
+	for _, has := range runs.passed {
+		for _, v := range got.passed {
+			word, err := x.verdict(c, v.n, v.hash, has.n, has.hash, x.repo.ID)
+			if err != nil {
+				return err
+			}
+			if word == compat.Compatible {
+				x.yes(c, x.scene.at, got, v)
+				return nil
+			}
+		}
+	}
+	has := newestOf(runs)
+	x.no(c.Name, fmt.Sprintf("it was tested against version %d; %s has version %d in %s", newestOf(got).n, provider.Name, has.n, x.candidate.Env), x.repo.Name,
+		x.unproved(c, x.scene.at, got, has).next)
+	return nil
+}
+
+// fitsConsumers checks that the consumers that run in the environment passed their tests for a
+// version of the commit, or that the change to it is compatible for each of them.
+func (x *readiness) fitsConsumers(c coord.Contract, got proof) error {
+	isThere := false
+	for _, u := range c.Terms.Consumers() {
+		there, ok := x.scene.deployed[u.Repo]
+		if !ok {
+			continue
+		}
+		isThere = true
+		word, err := x.fitsConsumer(c, there, got)
+		if err != nil {
+			return err
+		}
+		if word == compat.Compatible {
+			continue
+		}
+		mine := newestOf(got)
+		x.no(c.Name, fmt.Sprintf("version %d is %s for commit %s of %s, which is deployed to %s", mine.n, word, shortID(there.commit), there.repo.Name, x.candidate.Env), there.repo.Name,
+			fmt.Sprintf("deploy a commit of %s that was tested against version %d first", there.repo.Name, mine.n))
+	}
+	if len(c.Terms.Consumers()) == 0 {
+		x.out.NotAsked = append(x.out.NotAsked, "consumers of "+c.Name+": none is declared")
+		isThere = true
+	}
+	if isThere || x.isFirst(c, x.consumerNames(c)) {
+		x.yes(c, x.scene.at, got, newestOf(got))
+	}
+	return nil
+}
+
+// consumerNames names the consumers of a contract.
+func (x *readiness) consumerNames(c coord.Contract) string {
+	var ids []coord.RepoID
+	for _, u := range c.Terms.Consumers() {
+		ids = append(ids, u.Repo)
+	}
+	return names(reposOf(x.p, ids), " or ")
+}
+
+// fitsConsumer returns the best verdict for a deployed consumer on the versions of a commit of the
+// provider: from those that the consumer was tested against or, without any, from the one that the
+// provider has in the environment now.
+func (x *readiness) fitsConsumer(c coord.Contract, there point, got proof) (compat.Word, error) {
+	runs, err := x.prove(c, there)
+	if err != nil {
+		return compat.Unknown, err
+	}
+	from := runs.passed
+	if now, ok := x.scene.deployed[c.Terms.Provider]; ok && len(from) == 0 && len(runs.failed) == 0 {
+		has, err := x.prove(c, now)
+		if err != nil {
+			return compat.Unknown, err
+		}
+		from = has.passed
+	}
+	best := compat.Unknown
+	for _, v := range from {
+		for _, mine := range got.passed {
+			if _, failed := runs.failed[mine]; failed {
+				continue
+			}
+			word, err := x.verdict(c, v.n, v.hash, mine.n, mine.hash, there.repo.ID)
+			if err != nil || word == compat.Compatible {
+				return word, err
+			}
+			if word == compat.Breaking {
+				best = word
+			}
+		}
+	}
+	return best, nil
+}

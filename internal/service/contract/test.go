@@ -1,0 +1,159 @@
+package contract
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/federation"
+)
+
+// A TestChange names a check of a repository as its test of a contract.
+type TestChange struct {
+	InContract
+	Repo   string `json:"repo"`
+	Check  string `json:"check"`
+	Remove bool   `json:"remove,omitempty"`
+}
+
+// Tests are the tests of a contract.
+type Tests struct {
+	Contract string     `json:"contract"` // its name
+	Tests    []RepoTest `json:"tests"`
+}
+
+// A RepoTest is a check that is a repository's test of a contract.
+type RepoTest struct {
+	Repository string `json:"repository"`
+	Check      string `json:"check"`
+}
+
+// Test names a check of a repository as its test of a contract, or takes that back. Without a named
+// one all required checks of the repository together are its test. Only the project's owner, a
+// coordinator or the operator may.
+func (s *Service) Test(ctx context.Context, caller hub.Caller, c TestChange) (Tests, error) {
+	const op = "contract.Test"
+	if err := required(op, "contractId", string(c.Contract), "repo", c.Repo, "check", c.Check); err != nil {
+		return Tests{}, err
+	}
+	if err := mayAct(op, caller); err != nil {
+		return Tests{}, err
+	}
+	p, err := s.Project(ctx, caller, c.Project)
+	if err != nil {
+		return Tests{}, err
+	}
+	repo, ok := p.RepoNamed(c.Repo)
+	if !ok {
+		return Tests{}, unknownRepo(op, p, c.Repo)
+	}
+	home, _, err := s.homeOf(ctx, repo)
+	if err != nil {
+		return Tests{}, err
+	}
+
+	var out Tests
+	err = s.update(ctx, caller, "", func(se *session) error {
+		p, err := project(se.tx, op, c.Project)
+		if err == nil {
+			err = se.mayGovern(op, p)
+		}
+		if err != nil {
+			return err
+		}
+		was, err := contract(se.tx, op, p.ID, c.Contract)
+		if err != nil {
+			return err
+		}
+		isNamed := slices.ContainsFunc(was.Terms.Tests, func(t coord.ContractTest) bool { return t.Repo == repo.ID && t.Check == c.Check && !t.Removed })
+		switch {
+		case c.Remove && !isNamed:
+			return hub.Errorf(hub.CodeNotFound, op, "%s is no test of %s in %s", c.Check, was.Name, repo.Name)
+		case !c.Remove:
+			if err := se.checkTest(op, p, repo, home, c.Check); err != nil {
+				return err
+			}
+		}
+		out = testsOf(p, was)
+		if isNamed != c.Remove {
+			return nil
+		}
+		now, err := se.putTest(p, repo, was, c)
+		out = testsOf(p, now)
+		return err
+	})
+	return out, err
+}
+
+// putTest stores a test of a contract.
+func (se *session) putTest(p coord.Project, repo coord.Repo, was coord.Contract, c TestChange) (coord.Contract, error) {
+	now := was
+	at := coord.Instant{}
+	for _, t := range was.Terms.Tests {
+		if t.Repo == repo.ID && t.Check == c.Check {
+			at = t.At
+		}
+	}
+	now.Terms.Tests = mergeTests(was.Terms.Tests, []coord.ContractTest{{Repo: repo.ID, Check: c.Check, At: at.After(se.s.o.Clock), Removed: c.Remove}})
+	if err := federation.Check(now); err != nil {
+		return now, err
+	}
+	if err := se.tx.WriteCoordination().PutContract(now, was); err != nil {
+		return now, err
+	}
+	event := c.Check + " is the test of " + repo.Name
+	if c.Remove {
+		event = c.Check + " is no test of " + repo.Name + " any more"
+	}
+	return now, se.recordContract(actions.ContractTested, p, repo, was, now, event)
+}
+
+// checkTest refuses a name that is neither a check of the hub for a repository nor one that a live
+// token of CI is bound to.
+func (se *session) checkTest(op string, p coord.Project, repo coord.Repo, home hub.Repository, name string) error {
+	var known []string
+	if home.Path != "" {
+		checks, err := se.tx.Checks().OfRepository(home)
+		if err != nil {
+			return err
+		}
+		for _, k := range checks {
+			if !k.InPlace {
+				known = append(known, k.Name)
+			}
+		}
+	}
+	tokens, err := se.tx.Tokens(p.ID, maxResults)
+	if err != nil {
+		return err
+	}
+	for _, t := range tokens {
+		isLive := t.RevokedAt.IsZero() && se.now.Before(t.ExpiresAt.Time)
+		if isLive && t.Evidence != nil && t.Evidence.Repo == repo.Name {
+			known = append(known, t.Evidence.Checks...)
+		}
+	}
+	if slices.Contains(known, name) {
+		return nil
+	}
+	slices.Sort(known)
+	refusal := hub.Errorf(hub.CodeInvalid, op, "%s has no check named %.100q", repo.Name, name)
+	if len(known) == 0 {
+		return refusal.WithHint("it has none; {check.add}, or bind a token of CI: parley project token --agent ci --permissions project:read,evidence --repo %s --check %s", repo.Name, name)
+	}
+	return refusal.WithHint("its checks are %s", strings.Join(slices.Compact(known), ", "))
+}
+
+// testsOf lists the named tests of a contract.
+func testsOf(p coord.Project, c coord.Contract) Tests {
+	out := Tests{Contract: c.Name, Tests: []RepoTest{}}
+	for _, t := range c.Terms.Tests {
+		if !t.Removed {
+			out.Tests = append(out.Tests, RepoTest{repoName(p, t.Repo), t.Check})
+		}
+	}
+	return out
+}
