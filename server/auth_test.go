@@ -393,6 +393,9 @@ func TestEveryWrite(t *testing.T) {
 			return fmt.Sprintf(`"source":"plugin","cli":"pi","ended":true,"calls":[{"id":%q,"model":"m","input":7,"output":5}]`, ids.Next())
 		}},
 		"parley/budget/set": {r.operator, func() string { return `"of":"worker","turns":1000,"per":"total"` }},
+		"parley/spend/prices/set": {r.operator, func() string {
+			return `"models":{"m":{"input":0,"output":0,"cached_read":0,"cached_write":0}}`
+		}},
 		"parley/budget/remove": {r.operator, func() string {
 			return fmt.Sprintf(`"id":%q`, must(rpc.Call(t.Context(), r.as(r.operator), api.SetBudget, usage.Limit{Of: "worker", Turns: 1000, Per: hub.PerTotal}))(t).ID)
 		}},

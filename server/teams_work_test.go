@@ -46,7 +46,7 @@ func TestWorkOfTasks(t *testing.T) {
 			w.write("repo/older.txt", "older\n")
 			w.commit("older")
 			w.git("checkout", "-q", "-B", "work", "main")
-			task := operator(api.TeamParams{Action: "task", Title: tt.name, Worktree: w.repo, Owner: "builder"}).Task.ID
+			task := operator(api.TeamParams{Action: "task", Title: tt.name, Worktree: w.repo, Scope: []string{"."}, Owner: "builder"}).Task.ID
 			tt.work() // before the task is said to be in progress, as agents do
 			builder(api.TeamParams{Action: "task", Task: task, State: hub.TaskInProgress})
 			_, err := do(w.keys["builder"], api.TeamParams{Action: "task", Task: task, State: hub.TaskInReview})
@@ -87,7 +87,7 @@ func TestFilesWithoutAWorktree(t *testing.T) {
 		want                   string // the proof, its reason and its note
 	}{
 		{"one space", "the plan \n", "", "unproven|trivial: plan.md: whitespace only|"},
-		{"one space that was asked for", "the plan \n", "the style wants it", `verified||trivial: "the style wants it"`},
+		{"one space that was asked for", "the plan \n", "the style wants it", `verified||trivial: "the style wants it", says builder`},
 		{"a word", "the new plan\n", "", "verified||only its hash was compared"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

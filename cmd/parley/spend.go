@@ -256,15 +256,18 @@ func parsePrice(text string) (p usage.Price, ok bool) {
 		amounts = append(amounts, v)
 	}
 	switch len(amounts) {
-	case 1:
-		p.Input, p.Output, p.CachedRead, p.CachedWrite = amounts[0], amounts[0], amounts[0], amounts[0]
-	case 2:
-		p.Input, p.Output, p.CachedRead, p.CachedWrite = amounts[0], amounts[1], amounts[0], amounts[0]
+	case 1: // the same for all tokens
+		amounts = append(amounts, amounts[0], amounts[0], amounts[0])
+	case 2: // cached input as other input
+		amounts = append(amounts, amounts[0], amounts[0])
 	case 4:
-		p.Input, p.Output, p.CachedRead, p.CachedWrite = amounts[0], amounts[1], amounts[2], amounts[3]
 	default:
 		return p, false
 	}
+	p.Input = amounts[0]
+	p.Output = amounts[1]
+	p.CachedRead = amounts[2]
+	p.CachedWrite = amounts[3]
 	return p, len(p.Currency) == 3
 }
 

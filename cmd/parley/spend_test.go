@@ -419,6 +419,27 @@ func TestPrices(t *testing.T) {
 	put(`{"as_of":"2026-11-01","currency":"USD","models":{}}`)
 	contains(t, h.operator("budget", "list").out, "~0.01 USD")
 
+	// A model without a price is named with the line that prices it, and is free if a budget was opened for it.
+	s.write(strings.ReplaceAll(s.call("msg_2"), "claude-sonnet-4-5", "gpt-unheard-of"))
+	s.hook("Stop")
+	set := h.operator("budget", "set", "hub", "--money", "5usd").out
+	contains(t, set, "gpt-unheard-of has no price, and counts at the highest price of its vendor", "parley prices set gpt-unheard-of=0usd")
+	if strings.Contains(set, "could not read itself") {
+		t.Errorf("the hub did not read the transcript: %s", set)
+	}
+	contains(t, h.operator("spend").out, "gpt-unheard-of has no price")
+	contains(t, h.operator("budget", "set", "hub", "--money", "5usd", "--unpriced", "allow").out, "counts for nothing", "--unpriced allow: operator")
+	contains(t, h.operator("doctor").out, "models without a price are free for budget b2 of hub: operator")
+	contains(t, h.operator("prices", "set", "gpt-unheard-of=0usd", "llama=1/2/0.1/1.5usd").out, "gpt-unheard-of", "llama", "0.1")
+	if list := h.operator("budget", "list").out; strings.Contains(list, "gpt-unheard-of") {
+		t.Errorf("a model with a price is named: %s", list)
+	}
+	for _, bad := range []string{"llama=", "llama=cheap", "=0usd", "llama=1/2/3usd", "llama=-1usd"} {
+		if r := h.operator("prices", "set", bad); r.code != 2 {
+			t.Errorf("%s: exit %d: %s", bad, r.code, r.err)
+		}
+	}
+
 	// One in a currency in which nothing costs anything would never be spent.
 	if r := h.operator("budget", "set", "builder", "--money", "5chf"); r.code == 0 || !strings.Contains(r.err, "CHF") {
 		t.Errorf("a budget in francs: exit %d: %s", r.code, r.err)

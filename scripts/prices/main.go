@@ -151,7 +151,8 @@ func listOf(raw []byte, release, day string) ([]byte, error) {
 		}
 		isText := e.Mode == "chat" || e.Mode == "responses"
 		p := priceOf(e)
-		if !isText || !slices.Contains(vendors, e.Vendor) || other.MatchString(name) || p == (price{}) {
+		isOurs := slices.Contains(vendors, e.Vendor) && !other.MatchString(name)
+		if !isText || !isOurs || p == (price{}) {
 			continue
 		}
 		key := strings.ToLower(path.Base(name))

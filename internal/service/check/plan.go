@@ -57,6 +57,9 @@ func (s *Service) Plan(ctx context.Context, folder, revision, base string, names
 	return p, nil
 }
 
+// maxJudgeFiles bounds the files of one commit that are read to find what judges a change.
+const maxJudgeFiles = 200
+
 // Judged returns what the change of a plan does to the checks and tests that judge it. A plan without a
 // base has no change.
 func (s *Service) Judged(ctx context.Context, folder string, p hub.CheckPlan) ([]hub.JudgeFinding, error) {
@@ -67,7 +70,8 @@ func (s *Service) Judged(ctx context.Context, folder string, p hub.CheckPlan) ([
 	at := func(commit string) func(string) []byte {
 		read := map[string][]byte{}
 		return func(name string) []byte {
-			if content, isKnown := read[name]; isKnown {
+			content, isKnown := read[name]
+			if isKnown || len(read) == maxJudgeFiles {
 				return content
 			}
 			content, err := s.repos.File(ctx, folder, commit, name)
