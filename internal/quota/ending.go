@@ -40,6 +40,7 @@ func signOf(class Class, form string) sign { return sign{pattern.New(`(?i)` + fo
 // "" hold for all CLIs and follow.
 var signs = map[string][]sign{
 	"claude": {
+		signOf(Rate, `\bper[- ]minute\b`),
 		signOf(OutOfQuota, `request rejected \(429\)|\bbilling_error\b|\brate_limit\b`), // it tries again by itself after a limit of a minute
 		signOf(Login, `\bauthentication_failed\b|invalid api key|please run /login`),
 		signOf(FullInput, `prompt is too long`),

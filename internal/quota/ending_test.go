@@ -15,6 +15,7 @@ func TestClassify(t *testing.T) {
 		after     time.Duration // of the reset; 0 if none is named
 	}{
 		{"claude-agent-acp", `Internal error: API Error: Request rejected (429): {"errorKind":"rate_limit"}`, quota.OutOfQuota, 0},
+		{"claude", "Internal error: API Error: Request rejected (429) · Number of request tokens has exceeded your per-minute rate limit", quota.Rate, 0},
 		{"claude", "Claude AI usage limit reached|1772370000", quota.OutOfQuota, time.Hour},
 		{"claude", "Prompt is too long", quota.FullInput, 0},
 		{"claude", "authentication_failed", quota.Login, 0},

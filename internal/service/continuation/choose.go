@@ -165,6 +165,67 @@ func (s *Service) offerAgain(ctx context.Context) {
 	}
 }
 
+// recall withdraws the offers that were not answered within the time of patience, so that the next
+// successor is asked. An offer that waits for an approval is left alone, and so is one whose receiver
+// works.
+func (s *Service) recall(ctx context.Context) {
+	s.making.Lock()
+	defer s.making.Unlock()
+	silent, err := hub.Read(ctx, s.store, s.unanswered)
+	for _, h := range silent {
+		if err == nil && !s.agents.Working(ctx, h.To) {
+			err = s.recallOne(ctx, h)
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		s.o.Log.Warn("offers that were not answered are still open", "op", "continuation.recall", "err", err)
+	}
+}
+
+// unanswered returns the handoffs of continuations that were proposed longer ago than the time of
+// patience.
+func (s *Service) unanswered(rd hub.Reader) (out []hub.Handoff, err error) {
+	open, err := rd.Continuations().Continuations(hub.ContinuationQuery{States: []hub.ContinuationState{hub.ContinuationOffered}, Limit: maxPage})
+	if err != nil {
+		return nil, err
+	}
+	now := s.o.Clock.Now()
+	for _, c := range open {
+		if now.Sub(c.MovedAt.Time) < s.o.Patience {
+			continue
+		}
+		h, err := rd.Handoff(c.Next)
+		if err != nil {
+			return nil, err
+		}
+		if h.Status == hub.HandoffProposed && !h.WaitsForTeam() && !h.WaitsForOperator() {
+			out = append(out, h)
+		}
+	}
+	return out, nil
+}
+
+// recallOne withdraws an offer. An agent that was started for it must not hold the folder.
+func (s *Service) recallOne(ctx context.Context, h hub.Handoff) error {
+	err := s.handoffs.Recall(ctx, h, fmt.Sprintf("%s gave no answer within %s", h.To, s.o.Patience))
+	switch {
+	case hub.CodeOf(err) == hub.CodeConflict: // it has just been answered
+		return nil
+	case err != nil:
+		return err
+	}
+	kept, _, err := s.agents.Kept(ctx, h.From)
+	if err != nil {
+		return err
+	}
+	for _, name := range kept.Or {
+		if made, err := s.agents.StandInName(ctx, h.From, name); err == nil && made == h.To {
+			return s.agents.Dismiss(ctx, h.To)
+		}
+	}
+	return nil
+}
+
 // isDue reports whether it is time to offer a task again: after the time of patience, or when the
 // quota of its agent is full again. One that an agent refused is offered to the next agent at once.
 // An agent whose quota is full soon has the time of patience to go on by itself.

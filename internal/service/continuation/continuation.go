@@ -59,6 +59,9 @@ type Handoffs interface {
 	// stores the new handoff; its error undoes it. A task of a team that its owner has without a
 	// handoff comes as one without an id.
 	Continue(ctx context.Context, actor hub.Caller, h hub.Handoff, o hub.Onward, offered func(tx hub.Tx, next hub.Handoff) error) error
+	// Recall ends a proposal that its receiver did not answer. It reports CodeConflict if the receiver
+	// did in the meantime.
+	Recall(ctx context.Context, h hub.Handoff, why string) error
 	// Askers returns the agents that asked for the task of a handoff.
 	Askers(rd hub.Reader, h hub.Handoff) ([]hub.AgentID, error)
 	// Forward offers the task of h, which its receiver did not accept, to another agent. why is for the

@@ -234,8 +234,8 @@ func (s *Service) closedAgents(rd hub.Reader) (out []hub.AgentID, err error) {
 	return out, nil
 }
 
-// Run drops rescues whose time is over, makes the continuations that Later was told of, offers tasks
-// again that nobody took, and moves the reserved files of continued tasks, until ctx ends.
+// Run drops rescues whose time is over, makes the continuations that Later was told of, withdraws
+// offers without an answer, offers tasks again that no agent took, and moves the reserved files of continued tasks, until ctx ends.
 func (s *Service) Run(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
@@ -252,6 +252,7 @@ func (s *Service) Run(ctx context.Context) {
 		case <-look.C:
 			s.findClosed(ctx)
 			s.settle(ctx)
+			s.recall(ctx)
 			s.offerAgain(ctx)
 			s.forwardRest(ctx)
 		case c := <-s.taken:

@@ -251,7 +251,8 @@ type crew struct {
 	blocked map[hub.AgentID]string
 	closed  map[hub.AgentID]hub.Time // whose terminals are closed
 	resumed []hub.AgentID
-	dropped []hub.AgentID // whose offers were withdrawn
+	dropped []hub.AgentID // that were dismissed
+	working hub.AgentID
 }
 
 func (c *crew) Kept(_ context.Context, of hub.AgentID) (continuation.Kept, bool, error) {
@@ -287,7 +288,7 @@ func (c *crew) Blocked(_ context.Context, name hub.AgentID) string { return c.bl
 
 func (c *crew) Off(context.Context, hub.AgentID) string { return "" }
 
-func (c *crew) Working(context.Context, hub.AgentID) bool { return false }
+func (c *crew) Working(_ context.Context, name hub.AgentID) bool { return name == c.working }
 
 func (c *crew) Closed(_ hub.Reader, name hub.AgentID) (hub.Time, bool, error) {
 	at, ok := c.closed[name]

@@ -50,6 +50,13 @@ func (s *Service) Continue(ctx context.Context, actor hub.Caller, h hub.Handoff,
 	return err
 }
 
+// Recall ends a proposal by which the hub handed a task on, because its receiver did not answer. It
+// reports CodeConflict if the receiver did in the meantime.
+func (s *Service) Recall(ctx context.Context, h hub.Handoff, why string) error {
+	_, err := s.Withdraw(ctx, hub.Caller{Kind: hub.CallerAgent, ID: h.From}, h.ID, why)
+	return err
+}
+
 // approveSuccessor approves a handoff into a team whose policy names its receiver as a successor:
 // naming it was the approval of the team.
 func (s *Service) approveSuccessor(m *mover, actor hub.Caller, h *hub.Handoff) error {
