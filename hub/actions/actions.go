@@ -34,7 +34,7 @@ const (
 	WakeProbed   Action = "wake.probed"
 
 	ReservationTaken    Action = "reservation.taken"
-	ReservationReleased Action = "reservation.released" // with the reason: commit, release, done, session, idle or operator
+	ReservationReleased Action = "reservation.released" // with the reason: commit, undone, restored, release, done, session, idle or operator
 	ReservationOrphaned Action = "reservation.orphaned" // its holder is gone, with changes that are not committed
 	ReservationViolated Action = "reservation.violated" // a command of another agent changed the file
 
