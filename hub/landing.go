@@ -25,7 +25,24 @@ type LandingPolicy struct {
 	Review     string    `json:"review"`            // a reviewer, as Reviewer of a Review; ReviewerNone for none
 	By         LandingBy `json:"by"`
 	Batch      int       `json:"batch"` // the most entries that are tried together
-	SetAt      Time      `json:"set_at,omitzero"`
+
+	NoChecks         bool `json:"no_checks,omitempty"`         // changes may land where no check is asked for
+	NoContracts      bool `json:"no_contracts,omitempty"`      // contracts are not asked
+	Repeat           int  `json:"repeat,omitempty"`            // times that a failed check is run again
+	UnconcernedLands bool `json:"unconcerned_lands,omitempty"` // a change that concerns no check lands
+
+	Open  []OpenGate `json:"open,omitempty"` // the gates that the operator opened by name
+	SetAt Time       `json:"set_at,omitzero"`
+}
+
+// Opened returns the record of a gate that the operator opened by name. It reports whether there is
+// one.
+func (p LandingPolicy) Opened(gate string) (OpenGate, bool) {
+	i := slices.IndexFunc(p.Open, func(o OpenGate) bool { return o.Gate == gate })
+	if i < 0 {
+		return OpenGate{Gate: gate}, false
+	}
+	return p.Open[i], true
 }
 
 // Digest returns the SHA-256, in hexadecimal, of everything in p.
@@ -54,10 +71,11 @@ const (
 	EntryLanded    LandingState = "landed"
 	EntryReturned  LandingState = "returned" // to its owner, with Reason; a new commit queues it again
 	EntryCancelled LandingState = "cancelled"
+	EntryUndone    LandingState = "undone" // it landed, and the target does not have it any more
 )
 
 // LandingStates lists every state in the order of an entry's life.
-var LandingStates = []LandingState{EntryQueued, EntryTrying, EntryWaiting, EntryLanded, EntryReturned, EntryCancelled}
+var LandingStates = []LandingState{EntryQueued, EntryTrying, EntryWaiting, EntryLanded, EntryReturned, EntryCancelled, EntryUndone}
 
 // OpenLandings lists the states of entries that are in the queue.
 var OpenLandings = []LandingState{EntryQueued, EntryTrying, EntryWaiting}
@@ -68,6 +86,8 @@ var landingNext = map[LandingState][]LandingState{
 	EntryTrying:   {EntryTrying, EntryQueued, EntryWaiting, EntryLanded, EntryReturned, EntryCancelled},
 	EntryWaiting:  {EntryWaiting, EntryQueued, EntryTrying, EntryLanded, EntryReturned, EntryCancelled},
 	EntryReturned: {EntryQueued, EntryWaiting, EntryCancelled},
+	EntryLanded:   {EntryUndone},
+	EntryUndone:   {EntryLanded}, // the undo was undone
 }
 
 // Known reports whether s is one of LandingStates.
@@ -143,6 +163,26 @@ type LandingEntry struct {
 	Head         string `json:"head,omitempty"`          // of the target after the landing
 	Output       string `json:"output,omitempty"`        // SHA-256 of the output of the check that failed, or of the conflicting texts
 
+	// Checks are asked for by the package or the task, beside those of the policy. Holder is a handoff
+	// of which the entry has the work, though it was queued as a branch or a commit: its review counts.
+	Checks []string  `json:"checks,omitempty"`
+	Holder HandoffID `json:"holder,omitempty"`
+
+	Reviewers []string `json:"reviewers,omitempty"` // whose reviews it needs
+
+	// TakesBack names the files of others that the change takes back, such as "takes back
+	// src/alice.go, landed l4": it needs the word of the reviewer, else of the operator.
+	TakesBack string      `json:"takes_back,omitempty"`
+	Takes     []LandingID `json:"takes,omitempty"` // the landings of those files
+
+	// UndoneBy is the entry that took the change back; empty for a change that was taken back by hand.
+	// Because is the reason.
+	UndoneBy LandingID `json:"undone_by,omitempty"`
+	Because  string    `json:"because,omitempty"`
+
+	Without []Waiver `json:"without,omitempty"` // by the operator, for this commit alone
+	GateAnswer
+
 	Approved AgentID `json:"approved_by,omitempty"` // the operator who said yes
 	Told     string  `json:"told,omitempty"`        // the reason that the operator was told, so that it is told once
 	QueuedAt Time    `json:"queued_at,omitzero"`    // when it was last queued
@@ -159,6 +199,16 @@ func (e LandingEntry) Subject() string {
 		return string(e.Handoff)
 	}
 	return string(e.Task)
+}
+
+// Waives reports whether the operator lets the entry's commit land without a part.
+func (e LandingEntry) Waives(what string) bool {
+	return slices.ContainsFunc(e.Without, func(w Waiver) bool { return w.What == what && w.Commit == e.Commit })
+}
+
+// Waived reports whether the operator lets the entry's commit land without some part.
+func (e LandingEntry) Waived() bool {
+	return slices.ContainsFunc(e.Without, func(w Waiver) bool { return w.Commit == e.Commit })
 }
 
 // Digest returns the SHA-256, in hexadecimal, of everything in e but its revision.
@@ -184,6 +234,11 @@ func (e LandingEntry) Advance(next LandingState, now Time) (LandingEntry, error)
 	e.Check = ""
 	e.Output = ""
 	e.Step = ""
+	e.UndoneBy = ""
+	if e.Undoes == "" {
+		e.Because = ""
+	}
+	e.GateAnswer = GateAnswer{}
 	e.MovedAt = now
 	return e, nil
 }
@@ -219,8 +274,8 @@ type LandingWriter interface {
 	// RemovePolicy reports CodeNotFound when there is none with the id.
 	RemovePolicy(id string) error
 	// PutEntry stores a new entry if e.Revision is 0, and returns its id. Else it stores e provided
-	// the stored one still has e.Revision; otherwise it reports CodeConflict. An entry that has
-	// landed or was cancelled does not change.
+	// the stored one still has e.Revision; otherwise it reports CodeConflict. An entry that was
+	// cancelled does not change, and one that has landed can only be undone.
 	PutEntry(e LandingEntry) (LandingID, error)
 	// PutReview stores a review in the same way. One that is over does not change.
 	PutReview(r Review) (ReviewID, error)

@@ -35,12 +35,16 @@ const (
 
 // Words for reviewers beside the names of agents.
 const (
-	ReviewerNone       = "none"
-	ReviewerRolePrefix = "role:" // agents with a role, such as role:reviewer
+	ReviewerNone          = "none"
+	ReviewerRolePrefix    = "role:" // agents with a role, such as role:reviewer
+	ReviewerAbilityPrefix = "@"     // agents with an ability, such as @security
 )
 
-// ValidReviewer reports whether who names a reviewer: an agent, role:ROLE, operator, or none.
+// ValidReviewer reports whether who names a reviewer: an agent, role:ROLE, @ABILITY, operator, or none.
 func ValidReviewer(who string) bool {
+	if ability, ok := strings.CutPrefix(who, ReviewerAbilityPrefix); ok {
+		return ability != "" && len(ability) <= 64
+	}
 	if role, ok := strings.CutPrefix(who, ReviewerRolePrefix); ok {
 		return Role(role).Known()
 	}
@@ -76,14 +80,24 @@ type Review struct {
 	Authors    []AgentID `json:"authors"`            // agents that made a part of the change, and may not review it
 
 	Reviewer string          `json:"reviewer"`        // an agent, role:ROLE or operator
+	For      string          `json:"for,omitempty"`   // the reviewer that was wanted, if the operator is asked instead
 	Asked    []AgentID       `json:"asked,omitempty"` // the agents that got the question
 	State    ReviewState     `json:"state"`
 	Verdict  string          `json:"verdict"` // "" while it waits
 	By       AgentID         `json:"by,omitempty"`
 	Findings []ReviewFinding `json:"findings"`
 
-	Difference string `json:"difference,omitempty"` // SHA-256 of the artifact with the unified diff
-	Note       string `json:"note,omitempty"`       // what the reviewer should know, such as the results of checks
+	TakesBack string `json:"takes_back,omitempty"` // the files of others that the change takes back; an approval is the word for that
+
+	// Difference is the SHA-256 of the artifact with the unified diff; Parts are those of further
+	// artifacts, of a difference that does not fit into one. Size is their length in bytes.
+	Difference string   `json:"difference,omitempty"`
+	Parts      []string `json:"parts,omitempty"`
+	Size       int64    `json:"size_bytes,omitempty"`
+
+	// Fetched has the parts that each agent fetched whole. An agent approves what it fetched.
+	Fetched map[AgentID][]string `json:"fetched,omitempty"`
+	Note    string               `json:"note,omitempty"` // what the reviewer should know, such as the results of checks
 
 	AskedAt    Time  `json:"asked_at,omitzero"`
 	RemindedAt Time  `json:"reminded_at,omitzero"`
@@ -103,6 +117,22 @@ func (r Review) Advance(next ReviewState) (Review, error) {
 	}
 	r.State = next
 	return r, nil
+}
+
+// Answers reports whether the review is the one that a reviewer was wanted for. The operator's word
+// counts for every reviewer.
+func (r Review) Answers(who string) bool {
+	return r.Reviewer == who || r.For == who || r.By == Operator
+}
+
+// Unfetched returns the parts of the difference that an agent did not fetch whole.
+func (r Review) Unfetched(agent AgentID) (out []string) {
+	for _, part := range append([]string{r.Difference}, r.Parts...) {
+		if part != "" && !slices.Contains(r.Fetched[agent], part) {
+			out = append(out, part)
+		}
+	}
+	return out
 }
 
 // Subject names the change that the review is about: the handoff or the entry.

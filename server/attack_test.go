@@ -83,6 +83,7 @@ var attacks = []struct {
 	{"verdicts on one's own work", (*scene).verdicts},
 	{"usage that spends what belongs to others", (*scene).money},
 	{"gates of contracts", (*scene).contracts},
+	{"landings without evidence", (*scene).landings},
 	{"files that run commands", (*scene).runningFiles},
 	{"project tokens that are forged", (*scene).tokens},
 	{"invites that are guessed", (*scene).invites},

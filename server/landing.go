@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/git"
 	"github.com/parley-agents/parley/internal/hubgit"
+	"github.com/parley-agents/parley/internal/service/check"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/landing"
 	"github.com/parley-agents/parley/internal/shape"
@@ -151,11 +153,23 @@ func (g landingGit) Forward(ctx context.Context, repository, branch, from, to st
 	return out, nil
 }
 
-// maxPatch bounds the bytes of a difference.
-const maxPatch = 4 << 20
+// Bounds of a difference in bytes: of one that is shown, and of one that is reviewed.
+const (
+	maxPatch    = 4 << 20
+	maxReviewed = 32 << 20
+)
 
 // inCopy runs git in a copy and returns its output, cut to a length.
 func inCopy(ctx context.Context, c *hubgit.Copy, args ...string) (string, error) {
+	text, err := wholeInCopy(ctx, c, args...)
+	if len(text) > maxPatch {
+		text = text[:maxPatch] + "\n(the rest is left out)\n"
+	}
+	return strings.ToValidUTF8(strings.TrimSuffix(text, "\n"), "\uFFFD"), err
+}
+
+// wholeInCopy runs git in a copy and returns its output as it is.
+func wholeInCopy(ctx context.Context, c *hubgit.Copy, args ...string) (string, error) {
 	var out, errOut bytes.Buffer
 	cmd := git.Alone(ctx, "git", c.Folder(), args...)
 	cmd.Stdout = &out
@@ -163,11 +177,7 @@ func inCopy(ctx context.Context, c *hubgit.Copy, args ...string) (string, error)
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("git %s: %w: %.500s", args[0], err, errOut.String())
 	}
-	text := out.String()
-	if len(text) > maxPatch {
-		text = text[:maxPatch] + "\n(the rest is left out)\n"
-	}
-	return strings.ToValidUTF8(strings.TrimSuffix(text, "\n"), "\uFFFD"), nil
+	return out.String(), nil
 }
 
 // Change implements landing.Git.
@@ -179,16 +189,113 @@ func (g landingGit) Change(ctx context.Context, repository, target, commit strin
 	if out.Base, err = inCopy(ctx, c, "merge-base", target, commit); err != nil {
 		return out, err
 	}
-	if out.Patch, _, err = g.Patch(ctx, repository, out.Base, commit); err != nil {
+	text, err := wholeInCopy(ctx, c, patchArgs(out.Base, commit)...)
+	if err != nil {
 		return out, err
 	}
-	authors, err := inCopy(ctx, c, "log", "--format=%an%n%cn", out.Base+".."+commit)
-	for name := range strings.Lines(authors) {
-		out.Authors = append(out.Authors, strings.TrimSpace(name))
+	if out.Cut = len(text) > maxReviewed; out.Cut {
+		text = text[:maxReviewed]
 	}
-	slices.Sort(out.Authors)
-	out.Authors = slices.Compact(out.Authors)
+	out.Patch = strings.ToValidUTF8(text, "\uFFFD")
+	out.Authors, err = authorsOf(ctx, c, out.Base, commit)
 	return out, err
+}
+
+// patchArgs are the arguments of git for the difference between two commits.
+func patchArgs(from, to string) []string {
+	return []string{"diff", "--no-color", "--no-ext-diff", "--no-textconv", from, to}
+}
+
+// authorsOf returns the names of the authors and committers of the commits after a base, and those in
+// their trailers. Trailers that agent CLIs write by themselves have addresses that take no mail.
+func authorsOf(ctx context.Context, c *hubgit.Copy, base, commit string) (out []string, err error) {
+	list, err := inCopy(ctx, c, "log", "--format=%an%n%cn%n%(trailers:only,unfold,valueonly)", base+".."+commit)
+	for line := range strings.Lines(list) {
+		name, address, hasAddress := strings.Cut(strings.TrimSpace(line), "<")
+		isWrittenByCLI := hasAddress && strings.Contains(strings.ToLower(address), "noreply")
+		if name = strings.TrimSpace(name); name != "" && !isWrittenByCLI {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), err
+}
+
+// Files implements landing.Git.
+func (g landingGit) Files(ctx context.Context, repository, from, to string) (out []landing.File, err error) {
+	c, err := g.copyOf(ctx, repository)
+	if err != nil {
+		return nil, err
+	}
+	deltas, err := c.Deltas(ctx, from, to)
+	for _, d := range deltas {
+		out = append(out, landing.File(d))
+	}
+	return out, gitError(err)
+}
+
+// Fork implements landing.Git.
+func (g landingGit) Fork(ctx context.Context, repository, target, commit string) (string, error) {
+	c, err := g.copyOf(ctx, repository)
+	if err != nil {
+		return "", err
+	}
+	fork, err := c.Fork(ctx, target, commit)
+	return fork, gitError(err)
+}
+
+// Joins implements landing.Git.
+func (g landingGit) Joins(ctx context.Context, repository, target, commit string) (out []landing.Join, err error) {
+	c, err := g.copyOf(ctx, repository)
+	if err != nil {
+		return nil, err
+	}
+	joins, err := c.Joins(ctx, target, commit)
+	for _, j := range joins {
+		out = append(out, landing.Join(j))
+	}
+	return out, gitError(err)
+}
+
+// Combine implements landing.Git.
+func (g landingGit) Combine(ctx context.Context, repository, base, ours, theirs string) (string, []string, error) {
+	c, err := g.copyOf(ctx, repository)
+	if err != nil {
+		return "", nil, err
+	}
+	tree, conflicts, err := c.Combine(ctx, base, ours, theirs)
+	return tree, conflicts, gitError(err)
+}
+
+// Compose implements landing.Git.
+func (g landingGit) Compose(ctx context.Context, repository, tree, message string, parents ...string) (landing.Commit, error) {
+	c, err := g.copyOf(ctx, repository)
+	if err != nil {
+		return landing.Commit{}, err
+	}
+	made, err := c.Compose(ctx, tree, message, parents...)
+	return landing.Commit(made), gitError(err)
+}
+
+// SamePatch implements landing.Git.
+func (g landingGit) SamePatch(ctx context.Context, repository, target, a, b string) (bool, error) {
+	c, err := g.copyOf(ctx, repository)
+	if err != nil {
+		return false, err
+	}
+	var ids []string
+	for _, commit := range []string{a, b} {
+		base, err := inCopy(ctx, c, "merge-base", target, commit)
+		if err != nil {
+			return false, nil // they have no common history
+		}
+		id, err := c.PatchID(ctx, base, commit)
+		if err != nil {
+			return false, gitError(err)
+		}
+		ids = append(ids, id)
+	}
+	return ids[0] != "" && ids[0] == ids[1], nil
 }
 
 // Patch implements landing.Git.
@@ -197,7 +304,7 @@ func (g landingGit) Patch(ctx context.Context, repository, from, to string) (str
 	if err != nil {
 		return "", nil, err
 	}
-	text, err := inCopy(ctx, c, "diff", "--no-color", "--no-ext-diff", "--no-textconv", from, to)
+	text, err := inCopy(ctx, c, patchArgs(from, to)...)
 	if err != nil {
 		return "", nil, err
 	}
@@ -223,18 +330,50 @@ func (g landingGit) Drop(ctx context.Context, repository, name string) error {
 type landingChecks struct{ s *Server }
 
 // Known implements landing.Checks.
-func (l landingChecks) Known(ctx context.Context, repository string, names []string) error {
-	const op = "server.Checks"
-	known, err := l.s.checks.Known(ctx, repository)
-	if err != nil {
-		return err
+func (l landingChecks) Known(ctx context.Context, repository string) (out []landing.Check, err error) {
+	all, err := l.all(ctx, repository)
+	for _, c := range all {
+		out = append(out, landing.Check{Name: c.Name, Required: c.Required, InPlace: c.InPlace})
 	}
-	for _, n := range names {
-		if !slices.Contains(known, n) {
-			return hub.UnknownCheck(hub.CodeNotFound, op, repository, n, known)
+	return out, err
+}
+
+// all returns the checks of a repository.
+func (l landingChecks) all(ctx context.Context, repository string) ([]hub.RepositoryCheck, error) {
+	repo, err := repositories(l).Find(ctx, repository)
+	if err != nil {
+		return nil, err
+	}
+	return hub.Read(ctx, l.s.store, func(r hub.Reader) ([]hub.RepositoryCheck, error) { return r.Checks().OfRepository(repo) })
+}
+
+// Concerned implements landing.Checks.
+func (l landingChecks) Concerned(ctx context.Context, repository, from, to string, names []string) (out []string, err error) {
+	all, err := l.all(ctx, repository)
+	if err != nil {
+		return nil, err
+	}
+	plan := hub.CheckPlan{Base: from}
+	isNarrow := func(c hub.RepositoryCheck) bool { return len(c.When) > 0 && slices.Contains(names, c.Name) }
+	if slices.ContainsFunc(all, isNarrow) {
+		c, err := repositories(l).copyOf(ctx, repository)
+		if err != nil {
+			return nil, err
+		}
+		deltas, err := c.Deltas(ctx, from, to)
+		if err != nil {
+			return nil, gitError(err)
+		}
+		for _, d := range deltas {
+			plan.Changes = append(plan.Changes, hub.CommitChange{Path: d.Path})
 		}
 	}
-	return nil
+	for _, c := range all {
+		if slices.Contains(names, c.Name) && check.Touches(c, plan) {
+			out = append(out, c.Name)
+		}
+	}
+	return out, nil
 }
 
 // Run implements landing.Checks. A check that runs in a working tree does not count for landing.
@@ -261,18 +400,63 @@ func (l landingChecks) Run(ctx context.Context, q landing.CheckRun) (landing.Che
 		plan.Checks = append(plan.Checks, all[i])
 	}
 
+	if q.Kept {
+		return l.kept(ctx, plan)
+	}
 	if err := repos.Keep(ctx, q.Repository, "checked/"+q.Commit.ID, q.Commit.ID); err != nil {
 		return landing.CheckReport{}, err
 	}
-	_, results, err := l.s.checks.Try(ctx, hub.Caller{ID: hub.Self}, plan, q.Since)
+	_, results, err := l.s.checks.Try(ctx, hub.Caller{ID: hub.Self}, plan, false, q.Since)
 	if err != nil {
 		return landing.CheckReport{}, err
 	}
-	return reportOf(plan, results)
+	notes := map[string]string{}
+	for range q.Repeat {
+		if err := l.repeat(ctx, plan, results, notes); err != nil {
+			return landing.CheckReport{}, err
+		}
+	}
+	return reportOf(plan, results, notes)
+}
+
+// kept sums up the kept results of checks. It reports CodeNotFound if one has none.
+func (l landingChecks) kept(ctx context.Context, plan hub.CheckPlan) (landing.CheckReport, error) {
+	var results []hub.CheckResult
+	for _, c := range plan.Checks {
+		found, err := hub.Read(ctx, l.s.store, func(r hub.Reader) ([]hub.CheckResult, error) {
+			return r.Checks().Results(hub.CheckResultQuery{Repository: plan.Repository, Tree: plan.Tree, Digest: c.Digest, States: []hub.CheckState{hub.ResultPassed, hub.ResultFailed}, Limit: 1})
+		})
+		if err != nil {
+			return landing.CheckReport{}, err
+		}
+		if len(found) == 0 {
+			return landing.CheckReport{}, hub.Errorf(hub.CodeNotFound, "server.Checks", "no kept result of %s for this commit", c.Name)
+		}
+		results = append(results, found[0])
+	}
+	return reportOf(plan, results, nil)
+}
+
+// repeat runs the checks that failed once more, and notes which result each new one repeats.
+func (l landingChecks) repeat(ctx context.Context, plan hub.CheckPlan, results []hub.CheckResult, notes map[string]string) error {
+	for i, r := range results {
+		if r.State != hub.ResultFailed {
+			continue
+		}
+		one := plan
+		one.Checks = plan.Checks[i : i+1]
+		_, again, err := l.s.checks.Try(ctx, hub.Caller{ID: hub.Self}, one, true, hub.Time{})
+		if err != nil {
+			return err
+		}
+		notes[r.Name] = fmt.Sprintf(", repeated after %s failed", r.ID)
+		results[i] = again[0]
+	}
+	return nil
 }
 
 // reportOf sums up the results of checks. A run that was cancelled says nothing about the commit.
-func reportOf(plan hub.CheckPlan, results []hub.CheckResult) (landing.CheckReport, error) {
+func reportOf(plan hub.CheckPlan, results []hub.CheckResult, notes map[string]string) (landing.CheckReport, error) {
 	out := landing.CheckReport{Passed: true, Tests: map[string]int{}}
 	for i, r := range results {
 		if plan.Checks[i].JUnit != "" { // without a report there are no tests
@@ -282,6 +466,7 @@ func reportOf(plan hub.CheckPlan, results []hub.CheckResult) (landing.CheckRepor
 			out.Tests[r.Name] = r.Tests.Total
 		}
 		out.Results = append(out.Results, string(r.ID))
+		out.Asked = append(out.Asked, hub.GateEvidence{What: "check " + r.Name, Evidence: fmt.Sprintf("%s %s%s", r.ID, r.State, notes[r.Name]), Of: plan.Commit, By: hub.Self, At: r.EndedAt})
 		switch {
 		case r.State == hub.ResultCancelled:
 			return out, hub.Errorf(hub.CodeConflict, "server.Checks", "the run of %s was cancelled", r.Name)
@@ -501,6 +686,55 @@ func (l landingWork) Return(tx hub.Tx, s landing.Subject, reason string) (bool, 
 	return l.s.teams.Return(tx, s.Task, reason)
 }
 
+// Reviewed implements landing.Work.
+func (l landingWork) Reviewed(tx hub.Tx, id hub.HandoffID, review *hub.Review) ([]hub.Message, error) {
+	return l.s.handoffs.Reviewed(tx, id, review)
+}
+
+// Held implements landing.Work.
+func (l landingWork) Held(ctx context.Context, repository string, since hub.Time, limit int) (out []landing.Piece, err error) {
+	folders := map[string]string{} // by piece
+	err = l.s.store.View(ctx, func(r hub.Reader) error {
+		found, err := r.Handoffs(hub.HandoffQuery{Owned: true, Limit: limit})
+		for _, h := range found {
+			if err != nil {
+				return err
+			}
+			if h.InitiatedAt.Before(since.Time) || (h.Status == hub.HandoffClosed && h.Ending != hub.EndedDone) {
+				continue
+			}
+			p, err := r.Checks().Progress(string(h.ID))
+			if err != nil {
+				return err
+			}
+			pkg, err := shape.DecodePackage(h.Package)
+			if err != nil {
+				continue
+			}
+			piece := landing.Piece{
+				Subject: landing.Subject{Handoff: h.ID}, Folder: cmp.Or(p.Worktree, pkg.WorkState.Worktree), Commit: p.Commit, Base: p.Base, Branch: pkg.WorkState.Branch, Owner: h.To,
+				Review: pkg.Review, Asker: h.From, Checks: pkg.Checks,
+			}
+			if piece.Folder != "" {
+				folders[piece.Folder] = ""
+				out = append(out, piece)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	git := landingGit{repositories(l)}
+	for folder := range folders {
+		if at, err := git.Repository(ctx, folder); err == nil { // else the folder is gone
+			folders[folder] = at
+		}
+	}
+	return slices.DeleteFunc(out, func(p landing.Piece) bool { return folders[p.Folder] != repository }), nil
+}
+
 // unpassed has the texts about checks that keep work from landing.
 var unpassed = map[hub.ChecksWord]string{hub.ChecksRunning: "its checks run", hub.ChecksFailed: "its checks failed"}
 
@@ -521,7 +755,7 @@ func (l landingWork) taskPiece(ctx context.Context, actor hub.Caller, id hub.Tas
 	}
 
 	out := landing.Piece{
-		Subject: landing.Subject{Task: id}, Folder: p.Worktree, Commit: p.Commit, Base: p.Base, Owner: t.Owner, Authors: t.Executors, Title: t.Title, Priority: hub.PriorityNormal, Ended: t.DoneAt,
+		Subject: landing.Subject{Task: id}, Folder: p.Worktree, Commit: p.Commit, Base: p.Base, Owner: t.Owner, Authors: t.Executors, Title: t.Title, Priority: hub.PriorityNormal, Checks: t.Checks, Ended: t.DoneAt,
 	}
 	if out.Folder == "" {
 		out.Folder = t.Worktree
@@ -564,7 +798,7 @@ func (l landingWork) handoffPiece(ctx context.Context, actor hub.Caller, id hub.
 	}
 
 	out := landing.Piece{
-		Subject: landing.Subject{Handoff: id}, Short: short, Folder: p.Worktree, Commit: p.Commit, Base: p.Base, Branch: pkg.WorkState.Branch, Owner: r.To, Title: r.Title, Priority: pkg.Task.Priority, Review: pkg.Review, Ended: r.ResolvedAt,
+		Subject: landing.Subject{Handoff: id}, Short: short, Folder: p.Worktree, Commit: p.Commit, Base: p.Base, Branch: pkg.WorkState.Branch, Owner: r.To, Title: r.Title, Priority: pkg.Task.Priority, Review: pkg.Review, Asker: r.From, Checks: pkg.Checks, Ended: r.ResolvedAt,
 	}
 	if r.Restricted {
 		out.Title = hub.RestrictedText
@@ -584,6 +818,8 @@ func (l landingWork) handoffPiece(ctx context.Context, actor hub.Caller, id hub.
 			out.Branch = strings.TrimSpace(string(name))
 		}
 	}
+
+	out.IsDone = r.Ending == hub.EndedDone && unpassed[p.Checks] == ""
 
 	// What is missing before the work may land.
 	switch {
@@ -621,7 +857,7 @@ func (l landingWork) results(ctx context.Context, p hub.Progress) (line, fewer s
 // Completed implements landing.Work.
 func (l landingWork) Completed(ctx context.Context, since hub.Time, limit int) ([]landing.Finished, error) {
 	return hub.Read(ctx, l.s.store, func(r hub.Reader) (out []landing.Finished, err error) {
-		found, err := r.Handoffs(hub.HandoffQuery{States: []hub.HandoffState{hub.HandoffClosed}, Limit: limit})
+		found, err := r.Handoffs(hub.HandoffQuery{States: []hub.HandoffState{hub.HandoffClosed, hub.HandoffCompleted}, Limit: limit})
 		for _, h := range found {
 			if h.Ending == hub.EndedDone && !h.ResolvedAt.Before(since.Time) {
 				out = append(out, landing.Finished{Subject: landing.Subject{Handoff: h.ID}, At: h.ResolvedAt})

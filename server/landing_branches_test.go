@@ -181,7 +181,7 @@ func TestLandingBranches(t *testing.T) {
 	must(rpc.Call(ctx, operator, api.AddCheck, api.AddCheckParams{
 		RepositoryParams: api.RepositoryParams{Repository: r.dir}, Name: "test", Command: []string{"sh", "-c", branchCheck}, Unconfined: confine.Supported() != nil,
 	}))(t)
-	must(rpc.Call(ctx, operator, api.SetLanding, api.LandingParams{Repo: r.dir, Into: "main", Checks: []string{"test"}, By: hub.LandingAuto}))(t)
+	must(rpc.Call(ctx, operator, api.SetLanding, api.LandingParams{Repo: r.dir, Into: "main", Checks: []string{"test"}, Review: hub.ReviewerNone, By: hub.LandingAuto}))(t)
 	entries := map[string]hub.LandingID{}
 	for i, b := range branches {
 		got := must(rpc.Call(ctx, h.as(keys[i%len(keys)]), api.Land, api.LandParams{Ref: b.name, Repo: r.dir}))(t)

@@ -68,7 +68,7 @@ func TestHostileCommitLands(t *testing.T) {
 		RepositoryParams: api.RepositoryParams{Repository: d.dir}, Name: "test", Command: []string{"sh", "test.sh"}, Keep: []string{"deps"}, SetupKey: []string{"doc.txt"},
 		Env: map[string]string{"HUB": d.hub.home, "APP": d.dir, "OUTSIDE": outside, "HUB_PID": fmt.Sprint(os.Getpid())},
 	}))(t)
-	must(rpc.Call(d.ctx, d.operator, api.SetLanding, api.LandingParams{Repo: d.dir, Into: "main", Checks: []string{"test"}, By: hub.LandingAuto}))(t)
+	must(rpc.Call(d.ctx, d.operator, api.SetLanding, api.LandingParams{Repo: d.dir, Into: "main", Checks: []string{"test"}, Review: hub.ReviewerNone, By: hub.LandingAuto}))(t)
 	run := func(commit string) hub.CheckResult {
 		t.Helper()
 		q := api.RunCheckParams{CheckParams: api.CheckParams{RepositoryParams: api.RepositoryParams{Repository: d.dir}, Name: "test"}, Commit: commit, Again: true}

@@ -3,6 +3,8 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -90,6 +92,9 @@ func (r *landingRepo) allow(ctx context.Context, operator *rpc.Client, p api.Lan
 	p.Repo = r.dir
 	p.Into = "main"
 	p.Checks = []string{"test"}
+	if p.By == hub.LandingAuto && p.Review == "" {
+		p.Review = hub.ReviewerNone
+	}
 	must(rpc.Call(ctx, operator, api.SetLanding, p))(r.t)
 }
 
@@ -101,6 +106,21 @@ func (r *landingRepo) entries(ctx context.Context, operator *rpc.Client) (out []
 		out = append(out, got.Entries...)
 		if cursor = got.Next; cursor == "" {
 			return out
+		}
+	}
+}
+
+// fetch lets an agent fetch the differences of the reviews that wait, whole.
+func (h *running) fetch(t *testing.T, key string) {
+	t.Helper()
+	for _, v := range must(rpc.Call(t.Context(), h.as(key), api.ListReviews, api.ReviewsParams{}))(t).Reviews {
+		for _, part := range append([]string{v.Difference}, v.Parts...) {
+			res, err := h.as(key).Do(t.Context(), http.MethodGet, "/artifacts/"+part, "", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			io.Copy(io.Discard, res.Body)
+			res.Body.Close()
 		}
 	}
 }
@@ -176,6 +196,10 @@ func TestLandingOfAHandoff(t *testing.T) {
 	if _, err := rpc.Call(ctx, h.as(keys[1]), api.Handoff, api.HandoffParams{Action: "review", ID: id, Verdict: "approve"}); hub.CodeOf(err) != hub.CodeDenied {
 		t.Errorf("the author approved its own work: %v", err)
 	}
+	if _, err := rpc.Call(ctx, h.as(keys[2]), api.Handoff, api.HandoffParams{Action: "review", ID: id, Verdict: "approve"}); hub.CodeOf(err) != hub.CodeConflict || !strings.Contains(err.Error(), "has not fetched the whole difference") {
+		t.Errorf("it approved what it did not fetch: %v", err)
+	}
+	h.fetch(t, keys[2])
 	if got := do(keys[2], api.HandoffParams{Action: "review", ID: id, Verdict: "approve"}); got.Review == nil || got.Review.Verdict != "approve" {
 		t.Errorf("review: got %+v", got)
 	}

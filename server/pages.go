@@ -376,8 +376,10 @@ func (s *Server) getArtifact(w http.ResponseWriter, r *http.Request, c hub.Calle
 	defer f.Close()
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	io.Copy(w, f) // a caller that went away needs no answer
-	return nil
+	if _, err := io.Copy(w, f); err != nil {
+		return nil // a caller that went away needs no answer
+	}
+	return s.landings.Fetched(r.Context(), c, r.PathValue("sha256"))
 }
 
 // events answers GET /events with journal entries that the caller may see, as

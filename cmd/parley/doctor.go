@@ -23,6 +23,7 @@ import (
 	"github.com/parley-agents/parley/internal/guard"
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/launch"
+	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/usage"
@@ -156,8 +157,29 @@ func checkHub(ctx context.Context, c *rpc.Client) (out []server.Check) {
 	out = append(out, append(checkRoots(ctx, c), checkChannels(ctx, c)...)...)
 	out = append(out, checkPeers(ctx, c)...)
 	out = append(out, checkGates(ctx, c)...)
+	out = append(out, checkLanding(ctx, c)...)
 	out = append(append(out, checkTargets(ctx, c)...), checkWakes(ctx, c)...)
 	return append(out, checkKept(ctx, c)...)
+}
+
+// checkLanding names the gates of landing policies that are open, policies under which nothing lands, and
+// targets that are red.
+func checkLanding(ctx context.Context, c *rpc.Client) (out []server.Check) {
+	got, err := rpc.Call(ctx, c, api.LandingList, api.None{})
+	if err != nil {
+		d := rpc.Describe(err, rpc.Commands)
+		return []server.Check{{What: "landing", Detail: d.Message, Hint: d.Hint}}
+	}
+	for _, v := range got.Landings {
+		for _, n := range v.Notes() {
+			detail := plaintext.Line(n.Text)
+			if !n.At.IsZero() {
+				detail += ", since " + ago(n.At)
+			}
+			out = append(out, server.Check{What: "landing", OK: !n.Bad, Detail: detail, Hint: n.Next})
+		}
+	}
+	return out
 }
 
 // checkKept looks at the agents that the hub runs.

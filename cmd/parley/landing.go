@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/service/landing"
 	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 func (a *app) landingCommand() *cobra.Command {
@@ -32,23 +34,51 @@ the result, and moves the branch only if they pass. Landing is off by default.`,
 
 func (a *app) landingSetCommand() *cobra.Command {
 	var p api.LandingParams
+	var noChecks, noReview, noContracts, unconcerned bool
+	var repeat int
 	cmd := &cobra.Command{
 		Use:   "set",
 		Short: "Let changes land in a branch",
-		Long: `Let changes land in a branch, or change how they do. The checks run on the state that the
-branch will have. The reviewer is another agent than the authors of the change. By auto,
-completed handoffs are queued as soon as their proof, checks and review are complete; by
-operator, an agent's change waits for your yes.`,
+		Long: `Let changes land in a branch, or change how they do: only the flags that you give change
+the policy. The checks run on the state that the branch will have: those of the policy, all
+that the repository requires, and those that the work asks for. The reviewer is another agent
+than the authors of the change. By auto, completed handoffs are queued as soon as their
+proof, checks and review are complete; by operator, an agent's change waits for your yes.
+
+A repository without any check needs --no-checks, and --by auto needs --review or
+--no-review: what is open was opened by name, and is shown as long as it is.`,
+		Example: `  parley landing set --repo . --into main --check test --review role:reviewer --by auto
+  parley landing set --repo . --batch 8`,
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().StringVar(&p.Into, "into", "", "branch that changes land in")
-	cmd.Flags().StringArrayVar(&p.Checks, "check", nil, "check that must pass (repeatable)")
-	cmd.Flags().StringVar(&p.Review, "review", "", "reviewer: an agent, role:ROLE, operator or none (default none)")
-	cmd.Flags().StringVar((*string)(&p.By), "by", "", "who queues changes: auto or operator (default operator)")
-	cmd.Flags().Var(&p.Batch, "batch", "most changes that are tried together (default 4)")
+	f := cmd.Flags()
+	f.StringVar(&p.Into, "into", "", "branch that changes land in; not needed if one has a policy")
+	f.StringArrayVar(&p.Checks, "check", nil, "check that must pass (repeatable)")
+	f.BoolVar(&noChecks, "no-checks", false, "let changes land where no check is asked for")
+	f.StringVar(&p.Review, "review", "", "reviewer: an agent, role:ROLE, @ABILITY or operator")
+	f.BoolVar(&noReview, "no-review", false, "let changes land without a review")
+	f.StringVar((*string)(&p.By), "by", "", "who queues changes: auto or operator (default operator)")
+	f.Var(&p.Batch, "batch", "most changes that are tried together (default 4)")
+	f.IntVar(&repeat, "repeat", 0, "times that a check that failed is run again, which the result names")
+	f.BoolVar(&unconcerned, "unconcerned-lands", false, "let a change land that concerns no check")
+	f.BoolVar(&noContracts, "no-contracts", false, "do not ask contracts")
+	f.BoolVar(&p.Reset, "reset", false, "begin with the defaults")
+	cmd.MarkFlagsMutuallyExclusive("check", "no-checks")
+	cmd.MarkFlagsMutuallyExclusive("review", "no-review")
 	return operation(a, cmd, api.SetLanding, &p, writeLanding, repoFlag(cmd, &p.Repo, "."), func(context.Context, []string) error {
-		if p.Into == "" {
-			return usagef("--into is required")
+		if noReview {
+			p.Review = hub.ReviewerNone
+		}
+		if f.Changed("repeat") {
+			p.Repeat = &repeat
+		}
+		for name, flag := range map[string]struct {
+			value bool
+			to    **bool
+		}{"no-checks": {noChecks, &p.NoChecks}, "unconcerned-lands": {unconcerned, &p.UnconcernedLands}, "no-contracts": {noContracts, &p.NoContracts}} {
+			if f.Changed(name) {
+				*flag.to = &flag.value
+			}
 		}
 		return nil
 	})
@@ -61,7 +91,22 @@ func writeLanding(w io.Writer, got api.LandingAnswer) {
 	if checks == "" {
 		checks = "none"
 	}
+	if len(l.Required) > 0 {
+		checks += " and the required " + strings.Join(l.Required, ", ")
+	}
 	fmt.Fprintf(w, "checks %s; review %s; by %s; up to %d together\n", checks, l.Review, l.By, l.Batch)
+	if l.Repeat > 0 {
+		fmt.Fprintf(w, "a check that fails is run again, at most %s\n", counted(l.Repeat, "time"))
+	}
+	if l.UnconcernedLands {
+		fmt.Fprintln(w, "a change that concerns no check lands")
+	}
+	for _, n := range l.Notes() {
+		fmt.Fprintf(w, "%s, %s\n", plaintext.Line(n.Text), when(n.At))
+	}
+	if len(got.Changed) > 0 {
+		fmt.Fprintf(w, "changed: %s\n", strings.Join(got.Changed, ", "))
+	}
 }
 
 func (a *app) landingShowCommand() *cobra.Command {
@@ -104,7 +149,51 @@ the branch queues it again.`,
 	}
 	cmd.Flags().StringVar(&p.Into, "into", "", "branch, if several have a queue")
 	cmd.Flags().StringVar((*string)(&p.Priority), "priority", "", "low, normal, high or critical, which goes first (operator)")
-	return operation(a, cmd, api.Land, &p, writeEntries, repoFlag(cmd, &p.Repo, "."), argument(0, &p.Ref))
+	repo := repoFlag(cmd, &p.Repo, ".")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		p.Ref = args[0]
+		if err := repo(cmd.Context(), args); err != nil {
+			return err
+		}
+		return a.answerOfGate(cmd.Context(), api.Land, p)
+	}
+	cmd.AddCommand(a.landApproveCommand())
+	return cmd
+}
+
+// answerOfGate performs an operation on an entry and prints it. The exit code is 1 if a part is missing
+// that the hub does not supply by itself.
+func (a *app) answerOfGate(ctx context.Context, o rpc.Operation[*api.Services, api.LandParams, landing.Listing], p api.LandParams) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	got, err := rpc.Call(ctx, c, o, p)
+	if err != nil {
+		return err
+	}
+	isOpen := !slices.ContainsFunc(got.Entries, func(e hub.LandingEntry) bool { return len(e.Missing) > 0 })
+	return a.check(isOpen, got, func(w io.Writer) { writeEntries(w, got) })
+}
+
+func (a *app) landApproveCommand() *cobra.Command {
+	var p api.WaiveParams
+	cmd := &cobra.Command{
+		Use:   "approve ID --without WHAT --because TEXT",
+		Short: "Let one change land without a check, its review or its contracts",
+		Long: `Let one change land without a check, its review or its contracts. Your word counts for its
+commit alone, and is shown in the entry and in the journal. Only the operator can do that.`,
+		Example: `  parley land approve l7 --without test --because "hotfix: the test server is down"`,
+		Args:    cobra.ExactArgs(1),
+	}
+	cmd.Flags().StringVar(&p.Without, "without", "", "the name of a check, checks, review or contracts")
+	cmd.Flags().StringVar(&p.Because, "because", "", "reason, which is stored")
+	return operation(a, cmd, api.ApproveEntry, &p, writeEntries, argument(0, &p.ID), func(context.Context, []string) error {
+		if p.Without == "" || p.Because == "" {
+			return usagef("--without and --because are required").WithHint("to say yes to a change that waits for you: parley approve %s", p.ID)
+		}
+		return nil
+	})
 }
 
 // writeEntries writes entries of landing queues as a table.
@@ -116,6 +205,16 @@ func writeEntries(w io.Writer, got landing.Listing) {
 	writeTable(w, "ID, STATE, REF, COMMIT, OWNER, INTO, NOTE", got.Entries, func(e hub.LandingEntry) []any {
 		return []any{e.ID, state(e.State), e.Ref, shortCommit(e.Commit), e.Owner, e.Into, entryNote(e)}
 	})
+	for _, e := range got.Entries {
+		for _, m := range e.Missing {
+			if m.Next != "" {
+				fmt.Fprintf(w, "%s waits for %s: %s\n", e.ID, m.Who, plaintext.Line(m.Next))
+			}
+		}
+	}
+	if t := got.Target; t != nil && len(got.Entries) > 0 {
+		fmt.Fprintf(w, "%s is %s at %s since %s\n", got.Entries[0].Into, t.State, shortCommit(t.Commit), when(t.Since))
+	}
 	if got.Next != "" {
 		fmt.Fprintf(w, "more: --cursor %s\n", got.Next)
 	}
@@ -164,6 +263,14 @@ func (a *app) landingEntryCommand() *cobra.Command {
 
 func writeLandingDetail(w io.Writer, got landing.Detail) {
 	writeEntries(w, landing.Listing{Entries: got.Entries})
+	for _, e := range got.Entries {
+		for _, v := range e.Asked {
+			fmt.Fprintf(w, "asked: %s, %s by %s\n", plaintext.Line(v.What), plaintext.Line(v.Evidence), v.By)
+		}
+		for _, text := range e.NotAsked {
+			fmt.Fprintf(w, "not asked: %s\n", plaintext.Line(text))
+		}
+	}
 	for _, v := range got.Reviews {
 		fmt.Fprintf(w, "review %s of %s by %s: %s\n", v.ID, shortCommit(v.Commit), v.Reviewer, v.State)
 		for _, f := range v.Findings {
@@ -211,6 +318,7 @@ func (a *app) undoLandingCommand() *cobra.Command {
 a new entry. The history of the branch is never rewritten.`,
 		Args: cobra.ExactArgs(1),
 	}
+	cmd.Flags().StringVar(&p.Reason, "because", "", "reason, which the owner of the change reads")
 	return operation(a, cmd, api.UndoLanding, &p, writeEntries, argument(0, &p.ID))
 }
 

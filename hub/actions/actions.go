@@ -51,6 +51,7 @@ const (
 	LandingTried     Action = "landing.tried"     // entries are merged and checked, or the target is about to be moved
 	LandingLanded    Action = "landing.landed"    // the target branch has the change
 	LandingReturned  Action = "landing.returned"  // to its owner, with the reason
+	LandingUndone    Action = "landing.undone"    // the target does not have the change any more
 	LandingCancelled Action = "landing.cancelled" // by its owner or the operator
 
 	UsageRecorded Action = "usage.recorded" // the sums of one turn

@@ -120,7 +120,7 @@ func (t *table) newBenchQueue(landings int) *benchQueue {
 	q.operator = t.operatorOf(q.p)
 	_, err = rpc.Call(b.Context(), q.operator, api.AddCheck, api.AddCheckParams{RepositoryParams: api.RepositoryParams{Repository: q.dir}, Name: "test", Command: []string{"true"}})
 	must(b, err)
-	_, err = rpc.Call(b.Context(), q.operator, api.SetLanding, api.LandingParams{Repo: q.dir, Into: "main", Checks: []string{"test"}, By: hub.LandingAuto})
+	_, err = rpc.Call(b.Context(), q.operator, api.SetLanding, api.LandingParams{Repo: q.dir, Into: "main", Checks: []string{"test"}, Review: hub.ReviewerNone, By: hub.LandingAuto})
 	must(b, err)
 	q.keep(home, merges)
 	return q

@@ -100,6 +100,9 @@ var eventSchema string
 //go:embed schema/0028_waiting.sql
 var waitingSchema string
 
+//go:embed schema/0029_undone.sql
+var undoneSchema string
+
 //go:embed schema/0031_interrupted.sql
 var interruptedSchema string
 
@@ -195,7 +198,7 @@ var migrations = []func(*conn) error{
 		}
 		return c.db.Exec(waitingSchema)
 	},
-	func(*conn) error { return nil }, // version 29 changes no table
+	func(c *conn) error { return c.db.Exec(undoneSchema) },
 	func(c *conn) error { // environments of projects, and the bounds of tokens that send evidence
 		for _, column := range [][2]string{{"projects", "environments_json"}, {"tokens", "bounds_json"}} {
 			if err := addColumn(c, column[0], column[1]); err != nil {

@@ -380,7 +380,7 @@ func TestExecution(t *testing.T) {
 		self := hub.Caller{ID: hub.Self}
 		try := func(since hub.Time) hub.CheckResult {
 			t.Helper()
-			_, got, err := w.Try(w.ctx, self, plan, since)
+			_, got, err := w.Try(w.ctx, self, plan, false, since)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -564,7 +564,7 @@ func TestPlan(t *testing.T) {
 		}
 		p, _ := w.Plan(w.ctx, "/shop", "", "base", nil)
 		for range 2 {
-			word, results, err := w.Try(w.ctx, operator, p, hub.Time{})
+			word, results, err := w.Try(w.ctx, operator, p, false, hub.Time{})
 			if err != nil || word != hub.ChecksFailed || len(results) != 2 || results[1].Output.Tail != "broken\n" {
 				t.Errorf("got %s, %+v, %v", word, results, err)
 			}

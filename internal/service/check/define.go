@@ -430,6 +430,8 @@ func mistake(c hub.RepositoryCheck) string {
 		return "a command is required"
 	case timeout < minTimeout || timeout > maxTimeout:
 		return fmt.Sprintf("timeout must be between %s and %s, got %s", minTimeout, maxTimeout, timeout)
+	case c.Required && c.InPlace:
+		return "a required check cannot run in place: it runs on the commit, and decides about landing"
 	case len(c.SetupKey) > 0 && len(c.Setup) == 0 && len(c.Keep) == 0:
 		return "setup_key needs setup or keep"
 	}

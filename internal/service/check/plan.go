@@ -41,7 +41,7 @@ func (s *Service) Plan(ctx context.Context, folder, revision, base string, names
 	}
 	p.Checks = slices.DeleteFunc(slices.Clone(all), func(c hub.RepositoryCheck) bool {
 		asked := slices.Contains(names, c.Name)
-		return !asked && !(c.Required && touches(c, p))
+		return !asked && !(c.Required && Touches(c, p))
 	})
 	if p.Notes, err = s.notes(ctx, folder, p); err != nil {
 		return p, err
@@ -115,9 +115,9 @@ func (s *Service) elsewhere(ctx context.Context) (bool, error) {
 	return slices.ContainsFunc(all, func(c hub.RepositoryCheck) bool { return c.Machine != s.machine }), err
 }
 
-// touches reports whether the change of a plan touches the patterns of a check. A check without
+// Touches reports whether the change of a plan touches the patterns of a check. A check without
 // patterns, and a plan without a base, are always touched.
-func touches(c hub.RepositoryCheck, p hub.CheckPlan) bool {
+func Touches(c hub.RepositoryCheck, p hub.CheckPlan) bool {
 	if len(c.When) == 0 || p.Base == "" {
 		return true
 	}

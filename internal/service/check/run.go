@@ -356,12 +356,12 @@ func Sum(results []hub.CheckResult) (hub.ChecksWord, *hub.CheckResult) {
 }
 
 // Try runs checks on a commit and returns when all are over: the word for them, and their results
-// with the ends of their outputs. Kept results are used; a run that was
-// interrupted is made again, unless two were since a time; never for the zero time.
-func (s *Service) Try(ctx context.Context, actor hub.Caller, p hub.CheckPlan, since hub.Time) (hub.ChecksWord, []hub.CheckResult, error) {
+// with the ends of their outputs. Kept results are used, unless the checks are to run again; a run that
+// was interrupted is made again, unless two were since a time; never for the zero time.
+func (s *Service) Try(ctx context.Context, actor hub.Caller, p hub.CheckPlan, again bool, since hub.Time) (hub.ChecksWord, []hub.CheckResult, error) {
 	var ids []hub.CheckResultID
 	err := s.update(ctx, func(tx hub.Tx) (err error) {
-		ids, err = s.queue(tx, actor, p, "", repetition{interruptedSince: since})
+		ids, err = s.queue(tx, actor, p, "", repetition{all: again, interruptedSince: since})
 		return err
 	})
 	for over := false; err == nil && !over; {

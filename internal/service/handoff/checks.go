@@ -26,7 +26,10 @@ func (p *packageBuilder) checkAsked(op string) error {
 	if given, ok := p.members["review"]; ok {
 		who, _ := given.(string)
 		if who == "" || len(who) > maxReviewer || strings.ContainsFunc(who, invisible) {
-			return hub.Errorf(hub.CodeInvalid, op, "package.review: must be an agent, role:ROLE or operator")
+			return hub.Errorf(hub.CodeInvalid, op, "package.review: must be an agent, role:ROLE, @ABILITY or operator")
+		}
+		if err := p.checkWorktree(op, "review"); err != nil {
+			return err
 		}
 	}
 	given, ok := p.members["checks"]
@@ -66,6 +69,26 @@ func (s *Service) checkKnown(ctx context.Context, op string, pkg shape.Package) 
 	return nil
 }
 
+// checkReviewer refuses a reviewer who is not on this hub, or who is to do the work.
+func (s *Service) checkReviewer(ctx context.Context, op string, to hub.AgentID, pkg shape.Package) error {
+	who := pkg.Review
+	switch {
+	case who == "" || who == string(hub.Operator):
+		return nil
+	case who == string(to):
+		return hub.Errorf(hub.CodeInvalid, op, "package.review: %s is to do the work, and cannot review it", who).WithHint("name another agent, or operator")
+	case !hub.ValidReviewer(who) || who == hub.ReviewerNone:
+		return hub.Errorf(hub.CodeInvalid, op, "package.review: must be an agent, role:ROLE, @ABILITY or operator, got %.100q", who)
+	case strings.HasPrefix(who, hub.ReviewerRolePrefix) || strings.HasPrefix(who, hub.ReviewerAbilityPrefix):
+		return nil // one may come until the work is done
+	}
+	_, err := hub.Read(ctx, s.store, func(r hub.Reader) (hub.Agent, error) { return r.Agent(hub.AgentID(who)) })
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		return hub.Errorf(hub.CodeInvalid, op, "package.review: no agent named %s on this hub", who).WithHint("{agents} lists them")
+	}
+	return err
+}
+
 // asked returns the names of the checks that a package and, for a task of a team, its task ask for.
 func (s *Service) asked(ctx context.Context, h hub.Handoff, pkg shape.Package) ([]string, error) {
 	names := slices.Clone(pkg.Checks)
@@ -96,6 +119,10 @@ func (x *completing) choose(ctx context.Context) error {
 		return fmt.Errorf("handoff: complete: %w", err)
 	}
 	folder := pkg.WorkState.Worktree
+	x.review = pkg.Review
+	if err := x.committed(); err != nil {
+		return err
+	}
 	if x.s.checks == nil || folder == "" {
 		if x.claim.Commit != "" {
 			return hub.Errorf(hub.CodeInvalid, x.op, "commit: the task has no worktree in which the hub could find it")
@@ -124,6 +151,29 @@ func (x *completing) choose(ctx context.Context) error {
 		x.proof = proofOf(hub.Handoff{Ending: hub.EndedDone}, x.checks)
 	}
 	return x.requirePassed()
+}
+
+// committed refuses work that is to be reviewed and is not committed: a review is of a commit.
+func (x *completing) committed() error {
+	change := x.work().Change
+	if x.review == "" || x.claim.Commit != "" || change == nil || change.Uncommitted == 0 || change.Now.Commit == "" {
+		return nil
+	}
+	return hub.Errorf(hub.CodeUnproven, x.op, "%s reviews the work, a review is of a commit, and %d files are not committed", x.review, change.Uncommitted).
+		WithHint("commit your work, then complete the task again; where you cannot commit, name commit_message")
+}
+
+// outcome says in a few words what became of the task.
+func (x *completing) outcome() string {
+	if x.waitsForReview() {
+		return "the task is completed once " + x.review + " has approved it"
+	}
+	return "the task is completed"
+}
+
+// waitsForReview reports whether the task stays open until its work was reviewed.
+func (x *completing) waitsForReview() bool {
+	return x.review != "" && x.progress.Review == hub.ReviewWaiting
 }
 
 // requirePassed refuses a completion without checks where the operator wants some.
@@ -413,7 +463,11 @@ func (s *Service) conclude(m *mover, op string, h hub.Handoff, p hub.Progress, r
 		return err
 	}
 	owner := hub.Caller{Kind: claim.Kind, ID: agent.ID, Role: agent.Role}
-	x := completing{s: s, op: op, actor: owner, id: h.ID, claim: claim.Claim, h: h, checks: claim.Checks, progress: p, results: results}
+	pkg, err := shape.DecodePackage(h.Package)
+	if err != nil {
+		return err
+	}
+	x := completing{s: s, op: op, actor: owner, id: h.ID, claim: claim.Claim, h: h, checks: claim.Checks, progress: p, results: results, review: pkg.Review}
 	x.setting.base = claim.Base
 	x.setting.commits = make([]string, claim.Known)
 	x.proof = proofOf(hub.Handoff{Ending: hub.EndedDone}, x.checks)
@@ -433,7 +487,7 @@ func (s *Service) conclude(m *mover, op string, h hub.Handoff, p hub.Progress, r
 	if waits {
 		return nil
 	}
-	return s.tellOwner(m, x.h, p, results, hub.TypeStatusComplete, hub.PriorityNormal, "the checks of "+h.TaskID+" passed: the task is completed", "")
+	return s.tellOwner(m, x.h, p, results, hub.TypeStatusComplete, hub.PriorityNormal, "the checks of "+h.TaskID+" passed: "+x.outcome(), "")
 }
 
 // tellReturned tells the parties of a handoff that the work went back to its owner, with the next step.
@@ -499,6 +553,9 @@ func (x *completing) progressed(m *mover) error {
 			plan.Worktree = change.Now.Path
 			plan.Commit = change.Now.Commit
 		}
+		if plan.Base == "" {
+			plan.Base = x.setting.since.Commit
+		}
 		p = p.At(plan)
 		p.Checks = hub.ChecksNone
 		p.Names, p.Results = nil, nil
@@ -508,6 +565,9 @@ func (x *completing) progressed(m *mover) error {
 
 	p.Proof = x.proof.Proof
 	p.Reason = ""
+	if x.review != "" && p.Commit != "" && p.Review != hub.ReviewApproved {
+		p.Review = hub.ReviewWaiting
+	}
 	x.progress = p
 	return m.tx.WriteChecks().PutProgress(p)
 }

@@ -70,6 +70,12 @@ func (s *Service) Complete(ctx context.Context, actor hub.Caller, id hub.Handoff
 func (x *completing) answer() Report {
 	out := x.s.answer(x.h, x.checks)
 	out.Warnings = append(out.Warnings, x.plan.Notes...)
+	switch {
+	case x.waitsForReview():
+		out.Warnings = append(out.Warnings, x.outcome())
+	case x.review != "" && x.progress.Review != hub.ReviewApproved:
+		out.Warnings = append(out.Warnings, "the package asks for a review by "+x.review+", and the hub found no commit that could be reviewed: the task was closed without it")
+	}
 	return out
 }
 
@@ -102,6 +108,7 @@ type completing struct {
 	checks []hub.Check
 	proof  proven
 
+	review   string            // the reviewer that the package asks for; "" for none
 	progress hub.Progress      // as it is stored with the completion
 	results  []hub.CheckResult // of the checks that passed
 }
@@ -164,7 +171,7 @@ func (x *completing) store(m *mover) (err error) {
 		return err
 	}
 
-	// A completed handoff is closed at once.
+	// A completed handoff is closed at once, unless its work is to be reviewed.
 	x.h.Ending = hub.EndedDone
 	x.h.Notes = x.claim.Summary
 	if x.claim.NoChanges {
@@ -173,15 +180,16 @@ func (x *completing) store(m *mover) (err error) {
 	if err := m.move(&x.h, hub.HandoffCompleted, x.h.Notes, x.checks); err != nil {
 		return err
 	}
-	if err := m.move(&x.h, hub.HandoffClosed, "", nil); err != nil {
-		return err
-	}
 	if err := x.progressed(m); err != nil {
 		return err
 	}
-
-	if err := x.s.moveTask(m, x.h, true); err != nil {
-		return err
+	if !x.waitsForReview() {
+		if err := m.move(&x.h, hub.HandoffClosed, "", nil); err != nil {
+			return err
+		}
+		if err := x.s.moveTask(m, x.h, true); err != nil {
+			return err
+		}
 	}
 	return x.s.post(m, x.actor, x.h, hub.TypeHandoffComplete, hub.PriorityNormal, x.payload(), false)
 }
@@ -373,7 +381,15 @@ func (s *Service) Close(ctx context.Context, actor hub.Caller, id hub.HandoffID)
 		switch h.Status {
 		case hub.HandoffClosed:
 			return nil
-		case hub.HandoffRejected, hub.HandoffCompleted:
+		case hub.HandoffCompleted:
+			if err := mayClose(m, op, h); err != nil {
+				return err
+			}
+			if err := m.move(&h, hub.HandoffClosed, "", nil); err != nil {
+				return err
+			}
+			return s.moveTask(m, h, true)
+		case hub.HandoffRejected:
 			return m.move(&h, hub.HandoffClosed, "", nil)
 		}
 		return outOfState(op, h, "it has not ended").WithHint("complete it, or ask the operator to release it")
@@ -382,4 +398,40 @@ func (s *Service) Close(ctx context.Context, actor hub.Caller, id hub.HandoffID)
 		return Report{}, err
 	}
 	return s.answer(h, lastChecks(steps)), nil
+}
+
+// mayClose refuses to close a task whose work waits for a review. The operator may.
+func mayClose(m *mover, op string, h hub.Handoff) error {
+	p, err := m.tx.Checks().Progress(string(h.ID))
+	if err != nil || m.actor.IsOperator() || p.Review != hub.ReviewWaiting {
+		return err
+	}
+	return hub.Errorf(hub.CodeConflict, op, "handoff %s waits for the review of its work, and is closed when it was approved", h.ID).
+		WithHint("the operator can close it without: parley handoff close %s --as-operator", h.ID)
+}
+
+// Reviewed closes a completed handoff whose work was approved, inside tx: by the reviewer that the
+// package asks for, or without a review if the work landed. The caller announces the messages after the
+// commit.
+func (s *Service) Reviewed(tx hub.Tx, id hub.HandoffID, review *hub.Review) (posted []hub.Message, err error) {
+	h, err := tx.Handoff(id)
+	if hub.CodeOf(err) == hub.CodeNotFound || (err == nil && h.Status != hub.HandoffCompleted) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	pkg, err := shape.DecodePackage(h.Package)
+	if err != nil {
+		return nil, err
+	}
+	if review != nil && !review.Answers(pkg.Review) {
+		return nil, nil
+	}
+	m := &mover{tx: tx, actor: hub.Caller{ID: hub.Self}, now: s.clock.Now(), files: s.files}
+	if err := m.move(&h, hub.HandoffClosed, "", nil); err != nil {
+		return nil, err
+	}
+	err = s.moveTask(m, h, true)
+	return m.posted, err
 }

@@ -116,6 +116,9 @@ func (s *Service) draft(ctx context.Context, op string, actor hub.Caller, p Prop
 	if err := s.checkKnown(ctx, op, pkg); err != nil {
 		return nil, shape.Package{}, err
 	}
+	if err := s.checkReviewer(ctx, op, p.To, pkg); err != nil {
+		return nil, shape.Package{}, err
+	}
 	if p.Team != "" && s.board == nil {
 		return nil, shape.Package{}, hub.Errorf(hub.CodeNotEnabled, op, "this hub does not have teamspaces")
 	}

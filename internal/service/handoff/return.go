@@ -10,7 +10,7 @@ func (s *Service) Return(tx hub.Tx, id hub.HandoffID, reason string) (active boo
 	if hub.CodeOf(err) == hub.CodeNotFound {
 		return false, nil, nil
 	}
-	isDone := h.Status == hub.HandoffClosed && h.Ending == hub.EndedDone
+	isDone := (h.Status == hub.HandoffClosed || h.Status == hub.HandoffCompleted) && h.Ending == hub.EndedDone
 	if err != nil || !isDone {
 		return h.Status == hub.HandoffActivated, nil, err
 	}
@@ -20,10 +20,16 @@ func (s *Service) Return(tx hub.Tx, id hub.HandoffID, reason string) (active boo
 	}
 
 	m := &mover{tx: tx, actor: hub.Caller{ID: hub.Self}, now: s.clock.Now(), files: s.files}
+	waited := h.Status == hub.HandoffCompleted // for a review; the team does not know the task as done
+	if waited {
+		if err := m.move(&h, hub.HandoffClosed, "", nil); err != nil {
+			return false, nil, err
+		}
+	}
 	if err := m.move(&h, hub.HandoffActivated, cut(reason, maxReason), nil); err != nil {
 		return false, nil, err
 	}
-	if h.Team != "" && s.board != nil {
+	if h.Team != "" && s.board != nil && !waited {
 		posted, err := s.board.Returned(tx, m.actor, h, reason)
 		m.posted = append(m.posted, posted...)
 		if err != nil {

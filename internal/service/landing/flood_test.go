@@ -110,7 +110,7 @@ func TestManyBranches(t *testing.T) {
 
 	// Nothing kept counts here: the checks run again on every head.
 	for _, head := range w.repo.heads {
-		if out, passed := w.check.execute(head); !passed {
+		if out, passed := w.check.execute(head, w.check.command); !passed {
 			t.Errorf("the queue gave main the head %s, which fails: %s", head, out)
 		}
 	}

@@ -41,15 +41,18 @@ const (
 	maxCompleted   = 200 // completed handoffs and tasks that are looked at
 	maxTexts       = 20  // conflicting files whose texts are sent
 	maxText        = 64 << 10
-	maxTail        = 2000 // bytes of output in a message
+	maxTail        = 2000    // bytes of output in a message
+	maxHeld        = 200     // handoffs that a branch or a commit is compared with
+	maxPart        = 1 << 20 // bytes of one part of a difference to review
 
 	RespondWithin = 30 * time.Minute // for a reviewer, before the hub reminds it, and again before the operator is told
 
 	leaseTime   = 30 * time.Second
-	reviewAge   = 7 * 24 * time.Hour // of completed handoffs whose reviews are asked for
-	lookEvery   = 5 * time.Second    // at branches, trees in the way and finished work
-	againAfter  = time.Minute        // for an entry whose checks could not run
-	sweepEvery  = time.Minute        // of reviews
+	heldFor     = 90 * 24 * time.Hour // of handoffs that a branch or a commit is compared with
+	reviewAge   = 7 * 24 * time.Hour  // of completed handoffs whose reviews are asked for
+	lookEvery   = 5 * time.Second     // at branches, trees in the way and finished work
+	againAfter  = time.Minute         // for an entry whose checks could not run
+	sweepEvery  = time.Minute         // of reviews
 	noticeTopic = "landing"
 )
 
@@ -84,7 +87,18 @@ type Forwarding struct {
 type Change struct {
 	Base    string   // the common ancestor
 	Patch   string   // unified diff from Base
-	Authors []string // names of the authors of its commits, as git has them
+	Cut     bool     // Patch is the beginning alone: only the operator may approve it
+	Authors []string // names of the authors and committers of its commits and in their trailers, as git has them
+}
+
+// A File is a path whose content differs between two commits, with the ids of its contents; "" where
+// there is no file.
+type File struct{ Path, Before, After string }
+
+// A Join is a merge commit with its parents.
+type Join struct {
+	ID      string
+	Parents []string
 }
 
 // Git reads and writes the repositories of users, and the hub's own copies of them. All but
@@ -112,6 +126,20 @@ type Git interface {
 	Forward(ctx context.Context, repository, branch, from, to string) (Forwarding, error)
 	// Change returns the difference of a commit from the common ancestor with another.
 	Change(ctx context.Context, repository, target, commit string) (Change, error)
+	// Files returns the files that differ between two commits or trees.
+	Files(ctx context.Context, repository, from, to string) ([]File, error)
+	// Fork returns the commit at which a change left a target: the oldest commit of the target's
+	// history that a commit of the change has as a parent. It is "" if there is none.
+	Fork(ctx context.Context, repository, target, commit string) (string, error)
+	// Joins returns the merge commits of a change that a target does not have.
+	Joins(ctx context.Context, repository, target, commit string) ([]Join, error)
+	// Combine merges two commits as files: from a base, or from the one that the history has if base
+	// is "". It returns the tree, in which conflicting files have marks, and the conflicting paths.
+	Combine(ctx context.Context, repository, base, ours, theirs string) (tree string, conflicts []string, err error)
+	// Compose makes a commit of a tree, with parents.
+	Compose(ctx context.Context, repository, tree, message string, parents ...string) (Commit, error)
+	// SamePatch reports whether two commits bring the same changes to a target.
+	SamePatch(ctx context.Context, repository, target, a, b string) (bool, error)
 	// Patch returns the unified diff between two commits, and the paths in it.
 	Patch(ctx context.Context, repository, from, to string) (patch string, paths []string, err error)
 	// Keep protects a commit of the copy under a name; Drop ends that.
@@ -126,6 +154,15 @@ type CheckRun struct {
 	Commit     Commit
 	Target     bool     // the commit is a head of the target branch
 	Since      hub.Time // a run that was interrupted is made again, unless two were since then; zero for never
+	Repeat     int      // times that a check that failed is run again
+	Kept       bool     // nothing is run: without a kept result, Run reports CodeNotFound
+}
+
+// A Check is a check that the operator allowed for a repository.
+type Check struct {
+	Name     string
+	Required bool // for every change
+	InPlace  bool // it runs in a working tree, and does not count for landing
 }
 
 // A CheckReport is the result of a CheckRun.
@@ -136,6 +173,7 @@ type CheckReport struct {
 	Output  string   // the end of its output
 	Results []string // ids of the results
 	Runs    int      // checks that ran; the others had kept results
+	Asked   []hub.GateEvidence
 
 	Tests map[string]int // the number of tests, by the names of the checks that count them
 	fewer string         // such as "tests: 41 before, 12 now", if the head has more
@@ -143,8 +181,11 @@ type CheckReport struct {
 
 // Checks runs the commands that the operator allowed for a repository.
 type Checks interface {
-	// Known refuses names of checks that a repository does not have.
-	Known(ctx context.Context, repository string, names []string) error
+	// Known returns the checks that the operator allowed for a repository.
+	Known(ctx context.Context, repository string) ([]Check, error)
+	// Concerned returns those of the named checks that the difference between two commits concerns:
+	// the ones without patterns, and the ones of which it touches a pattern.
+	Concerned(ctx context.Context, repository, from, to string, names []string) ([]string, error)
 	// Run runs checks, or takes the kept results for the tree of the commit. An error means that
 	// they could not run: it says nothing about the commit.
 	Run(ctx context.Context, q CheckRun) (CheckReport, error)
@@ -193,11 +234,14 @@ type Piece struct {
 	Authors  []hub.AgentID // agents that made a part of it
 	Title    string
 	Priority hub.Priority
-	Review   string   // the reviewer that its package asks for; "" for none
-	Missing  string   // why it is not complete, such as "its checks failed"; "" if proof and checks are complete
-	Note     string   // for its reviewer: results of checks
-	Fewer    string   // such as "tests: 41 before, 12 now", if a check has fewer tests than before
-	Ended    hub.Time // when it was completed
+	Review   string      // the reviewer that its package asks for; "" for none
+	Asker    hub.AgentID // the sender of the package
+	Checks   []string    // that its package or task asks for
+	IsDone   bool        // its owner completed it, and no check of it runs: it can be reviewed
+	Missing  string      // why it is not complete, such as "its checks failed"; "" if proof and checks are complete
+	Note     string      // for its reviewer: results of checks
+	Fewer    string      // such as "tests: 41 before, 12 now", if a check has fewer tests than before
+	Ended    hub.Time    // when it was completed
 }
 
 // ref returns the name of the work for readers: the short id of its handoff, or the id.
@@ -210,6 +254,12 @@ type Work interface {
 	// Completed returns the work that was completed since a time, at most limit handoffs and limit
 	// tasks.
 	Completed(ctx context.Context, since hub.Time, limit int) ([]Finished, error)
+	// Held returns the work of handoffs in a repository that were accepted since a time: what a change
+	// may have that was queued as a branch or a commit.
+	Held(ctx context.Context, repository string, since hub.Time, limit int) ([]Piece, error)
+	// Reviewed closes the handoff of work that a review approved, or that landed if review is nil,
+	// inside tx. The caller announces the messages after the commit.
+	Reviewed(tx hub.Tx, id hub.HandoffID, review *hub.Review) (posted []hub.Message, err error)
 	// Return makes the task of returned work active again, inside tx. It reports whether it is: not
 	// if its owner does not have it any more. The caller announces the messages after the commit.
 	Return(tx hub.Tx, s Subject, reason string) (active bool, posted []hub.Message, err error)
@@ -221,6 +271,8 @@ type Mail interface {
 	Notify(tx hub.Tx, e hub.Envelope) (hub.Message, error)
 	// KeepText stores a text and returns a reference to it.
 	KeepText(text string) (hub.ArtifactRef, error)
+	// Kept returns a reference to a text that was stored before.
+	Kept(sha256 string) (hub.ArtifactRef, error)
 	// Announce wakes the long polls of the recipients of committed messages.
 	Announce(...hub.Message)
 }
@@ -259,6 +311,7 @@ type Service struct {
 	swept  hub.Time               // when reviews were last looked at
 	looked hub.Time               // when finished work of repositories without a queue was last looked at
 	passed []Finished             // of that, the work that needs nothing more
+	target map[string]Target      // by queue
 }
 
 // New returns a Service. opts may be nil.
@@ -278,7 +331,7 @@ func New(store hub.Store, git Git, checks Checks, mail Mail, opts *Options) *Ser
 	}
 	return &Service{
 		store: store, git: git, checks: checks, contracts: o.Contracts, work: o.Work, mail: mail, clock: o.Clock, bus: o.Bus, log: o.Log,
-		respond: o.RespondWithin, machine: o.Machine, live: map[string]*live{}, moving: map[hub.LandingID]bool{},
+		respond: o.RespondWithin, machine: o.Machine, live: map[string]*live{}, moving: map[hub.LandingID]bool{}, target: map[string]Target{},
 	}
 }
 

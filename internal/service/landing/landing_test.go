@@ -260,7 +260,7 @@ func TestQueue(t *testing.T) {
 		if got := w.inbox(operator); len(got) != 1 || !strings.Contains(got[0].Summary, "big.bin") {
 			t.Errorf("the operator got %+v", got)
 		}
-		if w.check.runs != 1 {
+		if w.check.runs != 2 { // on what would be, and on the head while it waits
 			t.Errorf("the checks ran %d times", w.check.runs)
 		}
 		w.repo.fails = nil
@@ -379,7 +379,7 @@ func TestReturned(t *testing.T) {
 func TestAuthority(t *testing.T) {
 	t.Run("only the operator sets a policy or turns it off", func(t *testing.T) {
 		w := newWorld(t, plain)
-		_, err := w.Set(w.ctx, ada, landing.Setting{Folder: w.repo.dir, Into: "main"})
+		_, _, err := w.Set(w.ctx, ada, landing.Setting{Folder: w.repo.dir, Into: "main"})
 		wantCode(t, err, hub.CodeDenied)
 		_, err = w.Off(w.ctx, ada, w.repo.dir, "")
 		wantCode(t, err, hub.CodeDenied)
@@ -395,11 +395,11 @@ func TestAuthority(t *testing.T) {
 		w := newWorld(t, plain)
 		for _, p := range []landing.Setting{{Checks: []string{"lint"}}, {Review: "role:king"}, {By: "me"}, {Batch: 65}} {
 			p.Folder, p.Into = w.repo.dir, "main"
-			if _, err := w.Set(w.ctx, operator, p); err == nil {
+			if _, _, err := w.Set(w.ctx, operator, p); err == nil {
 				t.Errorf("%+v was accepted", p)
 			}
 		}
-		if _, err := w.Set(w.ctx, operator, landing.Setting{Folder: w.repo.dir, Into: "nowhere"}); err == nil {
+		if _, _, err := w.Set(w.ctx, operator, landing.Setting{Folder: w.repo.dir, Into: "nowhere"}); err == nil {
 			t.Error("a branch that does not exist was accepted")
 		}
 	})
@@ -460,11 +460,11 @@ func TestUndo(t *testing.T) {
 	a, b := w.land(ada, "a"), w.land(bob, "b")
 	w.turn()
 	w.want(b.ID, hub.EntryLanded, "")
-	_, err := w.Undo(w.ctx, bob, a.ID)
+	_, err := w.Undo(w.ctx, bob, a.ID, "")
 	wantCode(t, err, hub.CodeDenied)
-	undo, err := w.Undo(w.ctx, operator, a.ID)
+	undo, err := w.Undo(w.ctx, operator, a.ID, "")
 	w.must(err)
-	_, err = w.Undo(w.ctx, operator, a.ID)
+	_, err = w.Undo(w.ctx, operator, a.ID, "")
 	wantCode(t, err, hub.CodeConflict)
 	w.turn()
 	w.want(undo.ID, hub.EntryLanded, "")

@@ -2,6 +2,8 @@ package landing
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
@@ -21,7 +23,8 @@ type Filter struct {
 type Listing struct {
 	Entries []hub.LandingEntry `json:"entries"`
 	Head    string             `json:"head,omitempty"`
-	Next    hub.LandingID      `json:"next,omitempty"` // cursor of the next page
+	Target  *Target            `json:"target,omitempty"` // the head, as its checks judge it
+	Next    hub.LandingID      `json:"next,omitempty"`   // cursor of the next page
 }
 
 // defaultPage is the number of entries of a page.
@@ -78,12 +81,14 @@ func (s *Service) queueOf(ctx context.Context, f Filter, out *Listing) (string, 
 		}
 		head, err := s.git.Branch(ctx, p.Repository, p.Into)
 		out.Head = head.ID
+		out.Target = s.targetOf(p)
 		return p.ID(), err
 	}
 	all, err := s.policies(ctx)
 	if err == nil && len(all) == 1 && all[0].Machine == s.machine {
 		if head, err := s.git.Branch(ctx, all[0].Repository, all[0].Into); err == nil { // the list is shown without it
 			out.Head = head.ID
+			out.Target = s.targetOf(all[0])
 		}
 	}
 	return "", err
@@ -111,14 +116,14 @@ type Live struct {
 const maxPatch = 256 << 10
 
 // Show returns an entry with its reviews, its history and its difference.
-func (s *Service) Show(ctx context.Context, id hub.LandingID) (Detail, error) {
+func (s *Service) Show(ctx context.Context, actor hub.Caller, id hub.LandingID) (Detail, error) {
 	out := Detail{Entries: []hub.LandingEntry{}, Reviews: []hub.Review{}, History: []hub.Entry{}}
 	var e hub.LandingEntry
 	err := s.store.View(ctx, func(r hub.Reader) (err error) {
 		if e, err = r.Landings().Entry(id); err != nil {
 			return hub.Errorf(hub.CodeNotFound, "landing.Show", "no landing %.50q", id).WithHint("{landings} lists them")
 		}
-		reviews, err := r.Landings().Reviews(reviewQuery(e))
+		reviews, err := reviewsOf(r, e)
 		if err != nil {
 			return err
 		}
@@ -141,7 +146,10 @@ func (s *Service) Show(ctx context.Context, id hub.LandingID) (Detail, error) {
 		out.Head = head.ID
 	}
 	out.Difference = s.differenceOf(ctx, e)
-	return out, nil
+
+	// An agent that got the whole difference here has fetched it.
+	sum := sha256.Sum256([]byte(out.Difference))
+	return out, s.Fetched(ctx, actor, hex.EncodeToString(sum[:]))
 }
 
 // differenceOf returns the difference of an entry; "" if it cannot be read.

@@ -83,7 +83,11 @@ func (w *worker) lookAtWork(ctx context.Context) error {
 	if w.s.work == nil {
 		return nil
 	}
-	done, err := w.s.work.Completed(ctx, w.policy.SetAt, maxCompleted)
+	since := w.s.clock.Now().Add(-reviewAge) // of reviews; older work is not queued by itself
+	if w.policy.SetAt.Before(since.Time) {
+		since = w.policy.SetAt
+	}
+	done, err := w.s.work.Completed(ctx, since, maxCompleted)
 	if err != nil {
 		return err
 	}
@@ -127,11 +131,14 @@ func (w *worker) takeWork(ctx context.Context, f Finished) (isDone bool, err err
 	if err != nil || repository != w.policy.Repository {
 		return true, nil // it is the work of another repository, or of none
 	}
+	isNew := !f.At.Before(w.policy.SetAt.Time)
+	isQueued := (w.policy.By == hub.LandingAuto && isNew) || isRepaired
 	if piece.Missing != "" {
+		if piece.Review != "" && piece.IsDone { // it cannot land, and is reviewed
+			return w.askForHandoff(ctx, piece)
+		}
 		return false, nil // its checks may still run
 	}
-
-	isQueued := w.policy.By == hub.LandingAuto || isRepaired
 	if !isQueued {
 		return w.askForHandoff(ctx, piece)
 	}
@@ -217,20 +224,26 @@ func (s *Service) lookForReviews(ctx context.Context, policies []hub.LandingPoli
 func (s *Service) reviewHandoff(ctx context.Context, id hub.HandoffID, policies []hub.LandingPolicy) (isDone bool, err error) {
 	piece, err := s.work.Piece(ctx, hub.Caller{ID: hub.Self, Auditor: true}, Subject{Handoff: id})
 	isAsked := piece.Review != "" || piece.Fewer != ""
-	if err != nil || !isAsked || piece.Base == "" {
+	if err != nil || !isAsked || piece.Commit == "" {
 		return true, ignoreMissing(err)
 	}
 	repository, err := s.git.Repository(ctx, piece.Folder)
+	if err != nil {
+		return true, s.askUnread(ctx, piece, err)
+	}
 	hasQueue := slices.ContainsFunc(policies, func(p hub.LandingPolicy) bool { return p.Machine == s.machine && p.Repository == repository })
-	if err != nil || hasQueue {
+	if hasQueue {
 		return true, nil // the queue asks
 	}
-	if piece.Missing != "" {
+	if piece.Missing != "" && !piece.IsDone {
 		return false, nil // its checks may still run
+	}
+	if piece.Base == "" { // the task was accepted before the repository had a commit, or elsewhere
+		piece.Base = piece.Commit
 	}
 	for _, revision := range []string{piece.Base, piece.Commit} {
 		if _, err := s.git.Resolve(ctx, repository, revision); err != nil {
-			return true, err
+			return true, s.askUnread(ctx, piece, err)
 		}
 	}
 
@@ -240,4 +253,20 @@ func (s *Service) reviewHandoff(ctx context.Context, id hub.HandoffID, policies 
 		return true, err
 	}
 	return true, s.update(ctx, self, nil, func(c *change) error { return c.ask(id, e, ask) })
+}
+
+// askUnread asks the operator for the review of work that the hub cannot read: no review is dropped.
+func (s *Service) askUnread(ctx context.Context, piece Piece, cause error) error {
+	if ctx.Err() != nil || hub.Unavailable(cause) || piece.Review == "" {
+		return cause
+	}
+	q := &question{
+		all: []string{piece.Review}, who: piece.Review, commit: piece.Commit, authors: append([]hub.AgentID{piece.Owner}, piece.Authors...), title: piece.Title, cut: true,
+		note: "the hub cannot read the work: " + cause.Error(),
+	}
+	if err := s.keepPatch(q, ""); err != nil {
+		return err
+	}
+	e := hub.LandingEntry{Machine: s.machine, Repository: piece.Folder, Commit: piece.Commit, Owner: piece.Owner, Handoff: piece.Handoff, Ref: piece.ref()}
+	return s.update(ctx, self, nil, func(c *change) error { return c.ask(piece.Handoff, e, q) })
 }

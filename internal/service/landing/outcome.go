@@ -26,6 +26,7 @@ func (w *worker) wait(ctx context.Context, group []hub.LandingEntry, kind hub.La
 				e.Step = step
 				e.Head = head
 				e.Told = string(kind)
+				e.Missing = missingFor(kind, *e, reason)
 			})
 			if err != nil {
 				return err
@@ -35,7 +36,7 @@ func (w *worker) wait(ctx context.Context, group []hub.LandingEntry, kind hub.La
 			}
 			isTold = true
 			about := hub.NoticeSubject{Kind: hub.NoticeLanding, ID: string(e.ID)}
-			if err := c.tellOperator(fmt.Sprintf("%s cannot land in %s now: %s", e.ID, e.Into, reason), waitHint(kind, e), about); err != nil {
+			if err := c.tellOperator(fmt.Sprintf("%s cannot land in %s now: %s", e.ID, e.Into, reason), e.Missing[0].Next, about); err != nil {
 				return err
 			}
 		}
@@ -54,13 +55,11 @@ func waitHint(kind hub.LandingWait, e hub.LandingEntry) string {
 	return fmt.Sprintf("parley landings show %s", e.ID)
 }
 
-// holdForTarget lets the first member wait, because the target fails its own checks.
+// holdForTarget lets the first member wait, because the target fails its own checks. The others may
+// repair it: they are tried without it.
 func (w *worker) holdForTarget(ctx context.Context) error {
 	report := w.results[w.attempt.Head]
-	var group []hub.LandingEntry
-	for _, m := range w.attempt.Members {
-		group = append(group, m.Entry)
-	}
+	group := []hub.LandingEntry{w.attempt.Members[0].Entry}
 	reason := fmt.Sprintf("%s itself fails the check %s at %.12s", w.policy.Into, report.Failed, w.attempt.Head)
 	w.attempt = attempt{}
 	return w.wait(ctx, group, hub.WaitsForTarget, reason, "")
@@ -118,6 +117,17 @@ func (w *worker) alreadyThere(ctx context.Context, e hub.LandingEntry, head Comm
 		return err
 	}
 	isIn = isIn && e.Undoes == ""
+	if isIn {
+		if isIn, err = w.stillThere(ctx, e, head); err != nil {
+			return err
+		}
+		if !isIn {
+			return w.returned(ctx, e, refusal{
+				reason: fmt.Sprintf("%s has its commits, and not their content any more: it was changed or taken back since", e.Into),
+				repair: "look at what changed there, and make a new commit with what is missing",
+			})
+		}
+	}
 	if !isIn {
 		return w.returned(ctx, e, refusal{reason: fmt.Sprintf("it changes nothing in %s", e.Into), repair: "if the work is there already, cancel the entry with parley landings cancel " + string(e.ID) + "; else do the work"})
 	}
@@ -129,6 +139,21 @@ func (w *worker) alreadyThere(ctx context.Context, e hub.LandingEntry, head Comm
 		})
 		return err
 	})
+}
+
+// stillThere reports whether the target still has the content of an entry whose commits it has, as far
+// as the queue brought them.
+func (w *worker) stillThere(ctx context.Context, e hub.LandingEntry, head Commit) (bool, error) {
+	all, err := hub.Read(ctx, w.s.store, func(r hub.Reader) ([]hub.LandingEntry, error) {
+		return r.Landings().Entries(hub.LandingQuery{Queue: w.id, States: []hub.LandingState{hub.EntryLanded, hub.EntryUndone}, Newest: true, Limit: maxListed})
+	})
+	i := slices.IndexFunc(all, func(l hub.LandingEntry) bool {
+		return l.Commit == e.Commit && l.LandedCommit != l.Commit && l.LandedCommit != ""
+	})
+	if err != nil || i < 0 {
+		return err == nil, err
+	}
+	return w.isThere(ctx, head, all[i])
 }
 
 // A refusal is the reason with which an entry goes back to its owner.
@@ -150,7 +175,7 @@ func (w *worker) giveBack(ctx context.Context, n int) error {
 	report := w.results[m.Made.ID]
 	if report.State == string(hub.ResultInterrupted) { // once more, now that the entry is alone
 		var err error
-		report, err = w.check(ctx, m.Made, CheckRun{Since: m.Entry.QueuedAt})
+		report, err = w.check(ctx, m.Made, w.attempt.names(n), CheckRun{Since: m.Entry.QueuedAt})
 		if err == nil {
 			report.fewer, err = w.fewerTests(ctx, n, report)
 		}
@@ -252,6 +277,7 @@ func (c *change) returned(e hub.LandingEntry, f refusal) error {
 		e.Check = f.check
 		e.Conflicts = f.conflicts
 		e.Results = f.results
+		e.Missing = []hub.GateMissing{{What: f.reason, Who: string(e.Owner), Next: f.repair}}
 		if len(f.artifacts) > 0 {
 			e.Output = f.artifacts[0].SHA256
 		}
@@ -348,6 +374,15 @@ func (c *change) tellLanded(e hub.LandingEntry) error {
 			to = append(to, h.From)
 		case err != nil && hub.CodeOf(err) != hub.CodeNotFound:
 			return err
+		}
+	}
+	if e.Holder != "" { // the owner of the work that another agent landed
+		h, err := c.tx.Handoff(e.Holder)
+		if ignoreMissing(err) != nil {
+			return err
+		}
+		if err == nil && !slices.Contains(to, h.To) {
+			to = append(to, h.To)
 		}
 	}
 	return c.post(notice{to: to, priority: hub.PriorityNormal, summary: fmt.Sprintf("%s (%s) landed in %s as %.12s", e.ID, c.refName(e), e.Into, e.LandedCommit), members: members})

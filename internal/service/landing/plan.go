@@ -34,6 +34,7 @@ type step struct {
 type member struct {
 	Entry hub.LandingEntry
 	Made  Commit
+	Names []string // of the checks that decide about it
 }
 
 // An attempt is a batch of entries that were merged onto a head of the target, one after the
@@ -120,6 +121,18 @@ func rank(e hub.LandingEntry) int {
 		return 1
 	}
 	return 2
+}
+
+// names returns the checks that decide about the first n members.
+func (a attempt) names(n int) (out []string) {
+	for _, m := range a.Members[:n] {
+		for _, name := range m.Names {
+			if !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
 }
 
 // tried returns an attempt after the checks ran on its first n members.

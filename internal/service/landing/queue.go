@@ -105,6 +105,7 @@ func (s *Service) compose(ctx context.Context, actor hub.Caller, q Request) (hub
 	}
 	if piece != nil {
 		e.Branch = piece.Branch
+		e.Checks = piece.Checks
 	} else if head, err := s.git.Branch(ctx, p.Repository, q.Ref); err == nil && head.ID == c.ID {
 		e.Branch = q.Ref
 	}
@@ -114,7 +115,101 @@ func (s *Service) compose(ctx context.Context, actor hub.Caller, q Request) (hub
 	if e.Branch == p.Into {
 		return p, e, nil, hub.Errorf(hub.CodeInvalid, op, "%s is the target itself", p.Into).WithHint("commit on another branch, and land that one")
 	}
+	if piece == nil {
+		if e, err = s.withHolder(ctx, actor, e); err != nil {
+			return p, e, nil, err
+		}
+	}
 	return p, e, piece, nil
+}
+
+// withHolder returns an entry that was queued as a branch or a commit with the handoff whose work it
+// has: the review and the checks of that package count here, too. The operator's own commits are held
+// only by what the operator asked for.
+func (s *Service) withHolder(ctx context.Context, actor hub.Caller, e hub.LandingEntry) (hub.LandingEntry, error) {
+	if s.work == nil {
+		return e, nil
+	}
+	held, err := s.work.Held(ctx, e.Repository, s.clock.Now().Add(-heldFor), maxHeld)
+	if err != nil || len(held) == 0 {
+		return e, err
+	}
+	head, err := s.git.Branch(ctx, e.Repository, e.Into)
+	if err != nil {
+		return e, err
+	}
+	if head, err = s.git.Resolve(ctx, e.Repository, head.ID); err != nil {
+		return e, err
+	}
+	for _, piece := range held {
+		asks := piece.Review != "" || len(piece.Checks) > 0
+		if !asks {
+			continue
+		}
+		has, same, err := s.hasWork(ctx, head.ID, e, piece)
+		if err != nil {
+			return e, err
+		}
+		isPersons := actor.IsOperator() && piece.Asker != hub.Operator
+		if !has && (!same || isPersons) {
+			continue
+		}
+		if e.Holder == "" || piece.Review != "" {
+			e.Holder = piece.Handoff
+		}
+		for _, name := range piece.Checks {
+			if !slices.Contains(e.Checks, name) {
+				e.Checks = append(e.Checks, name)
+			}
+		}
+	}
+	return e, nil
+}
+
+// hasWork reports whether an entry has the commit of a handoff, or else the same work: its branch, or a
+// commit with the same patch.
+func (s *Service) hasWork(ctx context.Context, head string, e hub.LandingEntry, piece Piece) (has, same bool, err error) {
+	same = piece.Branch != "" && piece.Branch == e.Branch
+	if piece.Commit == "" {
+		return false, same, nil
+	}
+	if _, err := s.git.Resolve(ctx, e.Repository, piece.Commit); err != nil { // it is gone
+		return false, same, ignoreMissing(err)
+	}
+	isLanded, err := s.git.Contains(ctx, e.Repository, head, piece.Commit)
+	if err != nil || isLanded {
+		return false, same && !isLanded, err
+	}
+	if has, err = s.git.Contains(ctx, e.Repository, e.Commit, piece.Commit); err != nil || has || same {
+		return has, same, err
+	}
+	same, err = s.git.SamePatch(ctx, e.Repository, head, e.Commit, piece.Commit)
+	return false, same, err
+}
+
+// heldIn returns the handoffs whose commits a change has and the target has not.
+func (s *Service) heldIn(ctx context.Context, repository, target, commit string) (out []Piece, err error) {
+	if s.work == nil {
+		return nil, nil
+	}
+	held, err := s.work.Held(ctx, repository, s.clock.Now().Add(-heldFor), maxHeld)
+	for _, piece := range held {
+		if piece.Commit == "" {
+			continue
+		}
+		has, readErr := s.git.Contains(ctx, repository, commit, piece.Commit)
+		if readErr == nil && has {
+			has, readErr = s.git.Contains(ctx, repository, target, piece.Commit)
+			has = !has
+		}
+		if readErr != nil {
+			return nil, readErr
+		}
+		if has {
+			out = append(out, piece)
+		}
+	}
+	return out, err
 }
 
 // enter stores an entry in the state in which it enters the queue. An entry for the same work
@@ -131,8 +226,11 @@ func (s *Service) enter(ctx context.Context, actor hub.Caller, p hub.LandingPoli
 	before.Ref = e.Ref
 	if before.Commit != e.Commit {
 		before.Fewer = ""
+		before.TakesBack = ""
 	}
 	before.Commit = e.Commit
+	before.Repository = e.Repository
+	before.Holder = e.Holder
 	ask, err := s.question(ctx, p, before, piece)
 	if err != nil {
 		return e, err
@@ -164,19 +262,44 @@ func (s *Service) enter(ctx context.Context, actor hub.Caller, p hub.LandingPoli
 		default:
 			if known.Commit != e.Commit {
 				known.Fewer = ""
+				known.TakesBack = ""
+				known.Takes = nil
 			}
 			known.Commit = e.Commit
 			known.Tree = e.Tree
 			known.Ref = e.Ref
 			known.QueuedAt = c.now
 		}
+		known.Checks = e.Checks
+		known.Holder = e.Holder
 		if actor.IsOperator() {
 			known.Approved = hub.Operator
 		}
-		out, err = c.admit(p, known, ask)
-		return err
+		if out, err = c.admit(p, known, ask); err != nil {
+			return err
+		}
+		return c.tellHolder(out)
 	})
 	return out, err
+}
+
+// tellHolder tells the owner of a handoff that another agent queued its work.
+func (c *change) tellHolder(e hub.LandingEntry) error {
+	if e.Holder == "" {
+		return nil
+	}
+	h, err := c.tx.Handoff(e.Holder)
+	if err != nil || h.To == e.Owner {
+		return ignoreMissing(err)
+	}
+	reason := e.Reason
+	if reason == "" {
+		reason = "it is tried now"
+	}
+	return c.post(notice{
+		to: []hub.AgentID{h.To}, priority: hub.PriorityNormal, summary: fmt.Sprintf("%s queued your work (%s) as %s for %s: %s", e.Owner, e.Ref, e.ID, e.Into, reason),
+		next: "parley landings show " + string(e.ID), members: map[string]any{"landing": e.ID, "ref": e.Ref, "commit": e.Commit, "handoff_id": e.Holder},
+	})
 }
 
 // sameWork returns the entry with the handoff, the task or the branch of another, if it is open or was
@@ -221,13 +344,20 @@ func (c *change) admit(p hub.LandingPolicy, e hub.LandingEntry, ask *question) (
 	}
 	e.Waits = wait
 	e.Reason = reason
+	e.Reviewers = nil
+	if ask != nil {
+		e.Reviewers = ask.all
+		if wait == hub.WaitsForReview {
+			e.Missing = missingReview(e, ask.who, ask.why())
+		}
+	}
 	if e, err = c.put(e, actions.LandingQueued); err != nil {
 		return e, err
 	}
 
 	switch wait {
 	case hub.WaitsForReview:
-		return e, c.ask(e.Handoff, e, ask)
+		return e, c.ask(ask.handoffOf(e), e, ask)
 	case hub.WaitsForOperator:
 		return e, c.tellOperator(fmt.Sprintf("%s of %s waits for your yes to land in %s", e.ID, e.Owner, e.Into),
 			"parley approve "+string(e.ID), hub.NoticeSubject{Kind: hub.NoticeLanding, ID: string(e.ID)})
@@ -243,8 +373,8 @@ func admission(p hub.LandingPolicy, e hub.LandingEntry, review hub.ReviewState, 
 		return hub.WaitsForOperator, fmt.Sprintf("it was returned %d times: the operator decides", e.Returns)
 	case ask != nil && review != hub.ReviewStateApproved:
 		reason := "waits for the review of " + ask.who
-		if ask.fewer != "" {
-			reason += ": " + ask.fewer
+		if why := ask.why(); why != "" {
+			reason += ": " + why
 		}
 		return hub.WaitsForReview, reason
 	case p.By == hub.LandingOperator && !isApproved:
@@ -299,7 +429,7 @@ func (s *Service) Retry(ctx context.Context, actor hub.Caller, id hub.LandingID)
 	if err != nil {
 		return e, err
 	}
-	if piece != nil && piece.Missing != "" {
+	if piece != nil && piece.Missing != "" && !e.Waived() {
 		return e, hub.Errorf(hub.CodeConflict, op, "%s cannot land: %s", piece.Subject, piece.Missing).WithHint("it is queued again when its owner completes it")
 	}
 	ask, err := s.question(ctx, p, e, piece)
@@ -325,9 +455,29 @@ func (s *Service) Retry(ctx context.Context, actor hub.Caller, id hub.LandingID)
 	return out, err
 }
 
-// Undo queues a commit that takes back a landing.
-func (s *Service) Undo(ctx context.Context, actor hub.Caller, id hub.LandingID) (out hub.LandingEntry, err error) {
+// Undo queues a commit that takes back a landing. An agent's undo needs the word of the reviewer of the
+// policy, else of the operator; the operator's has it.
+func (s *Service) Undo(ctx context.Context, actor hub.Caller, id hub.LandingID, because string) (out hub.LandingEntry, err error) {
 	const op = "landing.Undo"
+	if len(because) > maxReason {
+		return out, hub.Errorf(hub.CodeTooLarge, op, "the reason has more than %d bytes", maxReason)
+	}
+	e, p, err := s.entryWithPolicy(ctx, op, id)
+	if err != nil {
+		return out, err
+	}
+	undo := hub.LandingEntry{
+		Machine: e.Machine, Repository: e.Repository, Into: e.Into, Ref: "undo " + string(id), Commit: e.LandedCommit, Owner: actor.ID, Priority: hub.PriorityHigh,
+		Undoes: id, State: hub.EntryQueued, Because: because,
+	}
+	var ask *question
+	isUndoable := e.State == hub.EntryLanded && e.LandedCommit != ""
+	if !actor.IsOperator() && isUndoable {
+		undo.TakesBack = fmt.Sprintf("takes back %s (%s) of %s", id, e.Ref, e.Owner)
+		if ask, err = s.question(ctx, p, undo, nil); err != nil {
+			return out, err
+		}
+	}
 	err = s.update(ctx, actor, nil, func(c *change) error {
 		e, err := c.owned(op, id)
 		if err != nil {
@@ -336,32 +486,23 @@ func (s *Service) Undo(ctx context.Context, actor hub.Caller, id hub.LandingID) 
 		if e.State != hub.EntryLanded {
 			return hub.Errorf(hub.CodeConflict, op, "%s is %s: only a landing can be undone", id, e.State)
 		}
-		if _, err := policyOf(c.tx, e.Queue()); err != nil {
-			return err
-		}
 		before, err := c.tx.Landings().Entries(hub.LandingQuery{Queue: e.Queue(), Undoes: id, Newest: true, Limit: 1})
 		if err != nil {
 			return err
 		}
-		if len(before) > 0 && before[0].State != hub.EntryCancelled {
+		isTwice := len(before) > 0 && before[0].State != hub.EntryCancelled && before[0].State != hub.EntryUndone
+		if isTwice {
 			return hub.Errorf(hub.CodeConflict, op, "%s undoes %s already and is %s", before[0].ID, id, before[0].State)
 		}
 		if err := c.hasRoom(op); err != nil {
 			return err
 		}
-
-		undo := hub.LandingEntry{
-			Machine: e.Machine, Repository: e.Repository, Into: e.Into, Ref: "undo " + string(id), Commit: e.LandedCommit, Owner: actor.ID, Priority: hub.PriorityHigh,
-			Undoes: id, State: hub.EntryQueued, QueuedAt: c.now, MovedAt: c.now,
-		}
+		undo.QueuedAt = c.now
+		undo.MovedAt = c.now
 		if actor.IsOperator() {
 			undo.Approved = hub.Operator
 		}
-		p, err := policyOf(c.tx, e.Queue())
-		if err != nil {
-			return err
-		}
-		out, err = c.admit(p, undo, nil)
+		out, err = c.admit(p, undo, ask)
 		return err
 	})
 	return out, err

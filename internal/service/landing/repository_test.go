@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -69,6 +70,8 @@ func (r *repository) git(input string, args ...string) string {
 // A commitOf describes a commit of a branch: the files that it writes, and deletes with "".
 type commitOf struct {
 	branch, from, author string
+	merge                string // a second parent; the files are the only change to the first
+	trailer              string
 	files                map[string]string
 }
 
@@ -80,9 +83,16 @@ func (r *repository) write(commits ...commitOf) {
 		if c.author == "" {
 			c.author = "someone"
 		}
-		fmt.Fprintf(&b, "commit refs/heads/%s\nmark :%d\ncommitter %s <%[3]s@localhost> %d +0000\ndata 4\nwork\n", c.branch, i+1, c.author, 1700000000+i)
+		message := "work"
+		if c.trailer != "" {
+			message += "\n\n" + c.trailer
+		}
+		fmt.Fprintf(&b, "commit refs/heads/%s\nmark :%d\ncommitter %s <%[3]s@localhost> %d +0000\ndata %d\n%s\n", c.branch, i+1, c.author, 1700000000+i, len(message), message)
 		if c.from != "" {
 			fmt.Fprintf(&b, "from %s\n", r.git("", "rev-parse", c.from))
+		}
+		if c.merge != "" {
+			fmt.Fprintf(&b, "merge %s\n", r.git("", "rev-parse", c.merge))
 		}
 		for path, text := range c.files {
 			if text == "" {
@@ -196,9 +206,87 @@ func (r *repository) Change(ctx context.Context, repo, target, commit string) (o
 	if out.Patch, _, err = r.Patch(ctx, repo, out.Base, commit); err != nil {
 		return out, err
 	}
-	authors, err := r.run("", "log", "--format=%an", out.Base+".."+commit)
-	out.Authors = strings.Fields(authors)
+	authors, err := r.run("", "log", "--format=%an%n%(trailers:only,unfold,valueonly)", out.Base+".."+commit)
+	for line := range strings.Lines(authors) {
+		name, _, _ := strings.Cut(line, "<")
+		if name = strings.TrimSpace(name); name != "" {
+			out.Authors = append(out.Authors, name)
+		}
+	}
 	return out, err
+}
+
+func (r *repository) Files(_ context.Context, _, from, to string) (out []landing.File, err error) {
+	list, err := r.run("", "diff-tree", "-r", "--raw", "--no-renames", "--no-abbrev", from, to)
+	for line := range strings.Lines(list) {
+		facts, path, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		f := strings.Fields(facts)
+		file := landing.File{Path: path, Before: f[2], After: f[3]}
+		for _, id := range []*string{&file.Before, &file.After} {
+			if strings.Trim(*id, "0") == "" {
+				*id = ""
+			}
+		}
+		out = append(out, file)
+	}
+	return out, err
+}
+
+func (r *repository) Fork(_ context.Context, _, target, commit string) (string, error) {
+	list, err := r.run("", "rev-list", "--boundary", target+".."+commit)
+	args := []string{"merge-base", "--octopus"}
+	for line := range strings.Lines(list) {
+		if id, ok := strings.CutPrefix(strings.TrimSpace(line), "-"); ok {
+			args = append(args, id)
+		}
+	}
+	if err != nil || len(args) == 2 {
+		return "", err
+	}
+	return r.run("", args...)
+}
+
+func (r *repository) Joins(_ context.Context, _, target, commit string) (out []landing.Join, err error) {
+	list, err := r.run("", "rev-list", "--merges", "--parents", target+".."+commit)
+	for line := range strings.Lines(list) {
+		ids := strings.Fields(line)
+		out = append(out, landing.Join{ID: ids[0], Parents: ids[1:]})
+	}
+	return out, err
+}
+
+func (r *repository) Combine(_ context.Context, _, base, ours, theirs string) (string, []string, error) {
+	if base != "" { // git finds the base by the history
+		root := r.git("", "commit-tree", base+"^{tree}", "-m", "base")
+		ours = r.git("", "commit-tree", ours+"^{tree}", "-p", root, "-m", "ours")
+		theirs = r.git("", "commit-tree", theirs+"^{tree}", "-p", root, "-m", "theirs")
+	}
+	out, err := r.run("", "merge-tree", "--write-tree", "--name-only", "--no-messages", ours, theirs)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 1 {
+		err = nil
+	}
+	lines := strings.Split(out, "\n")
+	return lines[0], lines[1:], err
+}
+
+func (r *repository) Compose(_ context.Context, _, tree, message string, parents ...string) (landing.Commit, error) {
+	args := []string{"commit-tree", tree, "-F", "-"}
+	for _, p := range parents {
+		args = append(args, "-p", p)
+	}
+	id, err := r.run(message, args...)
+	return landing.Commit{ID: id, Tree: tree}, err
+}
+
+func (r *repository) SamePatch(_ context.Context, _, target, a, b string) (bool, error) {
+	var ids []string
+	for _, commit := range []string{a, b} {
+		base := r.git("", "merge-base", target, commit)
+		id, _, _ := strings.Cut(r.git(r.git("", "diff-tree", "-p", base, commit)+"\n", "patch-id", "--stable"), " ")
+		ids = append(ids, id)
+	}
+	return ids[0] == ids[1], nil
 }
 
 func (r *repository) Patch(_ context.Context, _, from, to string) (string, []string, error) {
@@ -223,12 +311,15 @@ func (r *repository) Drop(_ context.Context, _, name string) error {
 // A checker runs one shell command on a checkout of a commit, and keeps results by tree. It
 // implements landing.Checks.
 type checker struct {
-	r       *repository
-	command string
-	kept    map[string]landing.CheckReport // by tree
-	runs    int
-	before  func() // is called before each run; may be nil
-	fails   error  // checks cannot run
+	r        *repository
+	command  string
+	kept     map[string]landing.CheckReport // by check and tree
+	known    []landing.Check                // default one that is not required, test
+	commands map[string]string              // of some checks; the others have command
+	when     map[string]string              // the beginning of the paths that a check is about
+	runs     int
+	before   func() // is called before each run; may be nil
+	fails    error  // checks cannot run
 
 	kills int            // the next runs that the hub does not outlive
 	cut   map[string]int // interrupted runs by tree
@@ -238,55 +329,101 @@ func newChecker(r *repository, command string) *checker {
 	return &checker{r: r, command: command, kept: map[string]landing.CheckReport{}, cut: map[string]int{}}
 }
 
-func (c *checker) Known(_ context.Context, _ string, names []string) error {
-	for _, n := range names {
-		if n != "test" {
-			return hub.Errorf(hub.CodeNotFound, "test", "no check %s", n)
+func (c *checker) Known(context.Context, string) ([]landing.Check, error) {
+	if c.known == nil {
+		return []landing.Check{{Name: "test"}}, nil
+	}
+	return c.known, nil
+}
+
+// Concerned knows one kind of pattern: the beginning of a path.
+func (c *checker) Concerned(ctx context.Context, repo, from, to string, names []string) (out []string, err error) {
+	files, err := c.r.Files(ctx, repo, from, to)
+	for _, name := range names {
+		touches := func(f landing.File) bool { return strings.HasPrefix(f.Path, c.when[name]) }
+		if slices.ContainsFunc(files, touches) {
+			out = append(out, name)
 		}
 	}
-	return nil
+	return out, err
 }
 
 func (c *checker) Run(_ context.Context, q landing.CheckRun) (landing.CheckReport, error) {
 	if c.fails != nil {
 		return landing.CheckReport{}, c.fails
 	}
-	isAgain := c.cut[q.Commit.Tree] == 1 && !q.Since.IsZero()
-	if got, ok := c.kept[q.Commit.Tree]; ok && !isAgain {
-		return got, nil
-	}
-	if c.before != nil {
-		c.before()
-	}
-	c.runs++
-	if c.kills > 0 {
-		c.kills--
-		c.cut[q.Commit.Tree]++
-		got := landing.CheckReport{Failed: "test", State: string(hub.ResultInterrupted), Results: []string{fmt.Sprintf("k%d", c.runs)}}
-		c.kept[q.Commit.Tree] = got
-		return got, nil
-	}
-	out, passed := c.execute(q.Commit.ID)
-	got := landing.CheckReport{Passed: passed, Output: out, Results: []string{fmt.Sprintf("k%d", c.runs)}, Runs: 1}
-	if _, count, ok := strings.Cut(out, "tests="); ok {
-		n, err := strconv.Atoi(strings.TrimSpace(count))
-		if err != nil {
-			return got, err
+	out := landing.CheckReport{Passed: true}
+	for _, name := range q.Names {
+		got, ok := c.kept[name+q.Commit.Tree]
+		isAgain := c.cut[q.Commit.Tree] == 1 && !q.Since.IsZero()
+		ok = ok && !isAgain
+		if !ok && q.Kept {
+			return out, hub.Errorf(hub.CodeNotFound, "test", "nothing is kept")
 		}
-		got.Tests = map[string]int{"test": n}
+		if !ok {
+			if c.before != nil {
+				c.before()
+			}
+			var err error
+			if got, err = c.run(name, q); err != nil {
+				return out, err
+			}
+			c.kept[name+q.Commit.Tree] = got
+		}
+		out.Results = append(out.Results, got.Results...)
+		out.Asked = append(out.Asked, got.Asked...)
+		out.Runs += got.Runs
+		if out.Passed && !got.Passed {
+			out.Passed, out.Failed, out.State, out.Output = false, got.Failed, got.State, got.Output
+		}
+		if got.Tests != nil {
+			out.Tests = got.Tests
+		}
 	}
-	if !passed {
-		got.Failed = "test"
+	return out, nil
+}
+
+// run runs one check, again as often as the policy allows.
+func (c *checker) run(name string, q landing.CheckRun) (landing.CheckReport, error) {
+	var got landing.CheckReport
+	note := ""
+	for range 1 + q.Repeat {
+		c.runs++
+		id := fmt.Sprintf("k%d", c.runs)
+		if c.kills > 0 {
+			c.kills--
+			c.cut[q.Commit.Tree]++
+			return landing.CheckReport{Failed: name, State: string(hub.ResultInterrupted), Results: []string{id}}, nil
+		}
+		command := c.command
+		if other, ok := c.commands[name]; ok {
+			command = other
+		}
+		out, passed := c.execute(q.Commit.ID, command)
+		state := map[bool]string{true: "passed", false: "failed"}[passed]
+		got = landing.CheckReport{Passed: passed, Output: out, Results: []string{id}, Runs: 1}
+		got.Asked = []hub.GateEvidence{{What: "check " + name, Evidence: id + " " + state + note, Of: q.Commit.ID, By: hub.Self}}
+		if _, count, ok := strings.Cut(out, "tests="); ok {
+			n, err := strconv.Atoi(strings.TrimSpace(count))
+			if err != nil {
+				return got, err
+			}
+			got.Tests = map[string]int{name: n}
+		}
+		if passed {
+			return got, nil
+		}
+		got.Failed = name
 		got.State = "failed"
+		note = ", repeated after " + id + " failed"
 	}
-	c.kept[q.Commit.Tree] = got
 	return got, nil
 }
 
 func (c *checker) Output(context.Context, string, landing.Commit) string { return "" }
 
 // execute runs the command on a clean checkout.
-func (c *checker) execute(commit string) (output string, passed bool) {
+func (c *checker) execute(commit, command string) (output string, passed bool) {
 	dir := c.r.t.TempDir()
 	index := filepath.Join(dir, "index")
 	tree := filepath.Join(dir, "tree")
@@ -300,7 +437,7 @@ func (c *checker) execute(commit string) (output string, passed bool) {
 			c.r.t.Fatalf("git %s: %v: %s", args[0], err, out)
 		}
 	}
-	cmd := exec.Command("sh", "-c", c.command)
+	cmd := exec.Command("sh", "-c", command)
 	cmd.Dir = tree
 	out, err := cmd.CombinedOutput()
 	return string(out), err == nil

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,42 +16,89 @@ import (
 
 // A question is the review that a change needs, read from its repository before the transaction.
 type question struct {
-	who     string // the reviewer: an agent, role:ROLE or operator
-	commit  string
-	base    string
-	since   string // the commit that was approved before; "" for none
-	authors []hub.AgentID
-	patch   hub.ArtifactRef
-	note    string
-	title   string
-	fewer   string // why a change needs a review that neither its package nor the policy asks for
+	all       []string // the reviewers, each of whom has to approve: agents, role:ROLE, @ABILITY or operator
+	who       string   // the first of them who has not
+	commit    string
+	base      string
+	since     string // the commit that was approved before; "" for none
+	authors   []hub.AgentID
+	patches   []hub.ArtifactRef // the difference, in parts
+	size      int64             // of the difference in bytes
+	cut       bool              // it is the beginning alone, so that the operator reviews it
+	note      string
+	title     string
+	fewer     string // why a change needs a review that neither its package nor the policy asks for
+	takesBack string // likewise
+	holds     string // the commit of the handoff whose work was queued as a branch or a commit
 }
 
-// question returns the review that an entry needs; nil for none. The package of a handoff decides,
-// else the policy. A change with fewer tests than before is reviewed in any case, by the operator if
-// they name nobody.
+// whyOperator returns why the operator is asked instead of the reviewer.
+func (q *question) whyOperator() string {
+	if q.cut {
+		return "the difference is too large for an agent"
+	}
+	return q.who + " made a part of the change"
+}
+
+// why returns the reasons for a review that nobody asked for by a policy or a package.
+func (q *question) why() string {
+	return strings.TrimPrefix(strings.TrimSuffix(q.fewer+"; "+q.takesBack, "; "), "; ")
+}
+
+// handoffOf returns the handoff under which the review of an entry is kept: that of its work, or that of
+// the package that asks for the review of the same commit; "" for one of the entry itself.
+func (q *question) handoffOf(e hub.LandingEntry) hub.HandoffID {
+	if e.Handoff == "" && q.holds == e.Commit && q.takesBack == "" {
+		return e.Holder
+	}
+	return e.Handoff
+}
+
+// question returns the review that an entry needs; nil for none. The reviewer of its package and the
+// one of the policy both have to approve. A change with fewer tests than before, or that takes back
+// the work of others, is reviewed in any case, by the operator if no reviewer is named.
 func (s *Service) question(ctx context.Context, p hub.LandingPolicy, e hub.LandingEntry, piece *Piece) (*question, error) {
-	q := &question{who: p.Review, commit: e.Commit, title: e.Ref, authors: []hub.AgentID{e.Owner}, fewer: e.Fewer}
-	if piece != nil {
-		if piece.Review != "" {
-			q.who = piece.Review
+	q := &question{commit: e.Commit, title: e.Ref, authors: []hub.AgentID{e.Owner}, fewer: e.Fewer, takesBack: e.TakesBack}
+	wants := func(who string) {
+		if who != "" && who != hub.ReviewerNone && !slices.Contains(q.all, who) {
+			q.all = append(q.all, who)
 		}
+	}
+	if piece == nil && e.Holder != "" && s.work != nil {
+		got, err := s.work.Piece(ctx, hub.Caller{ID: hub.Self, Auditor: true}, Subject{Handoff: e.Holder})
+		if ignoreMissing(err) != nil {
+			return nil, err
+		}
+		piece = &got
+		q.holds = got.Commit
+	}
+	if piece != nil && e.Undoes == "" {
+		wants(piece.Review)
+		q.authors = append(q.authors, piece.Owner)
 		q.authors = append(q.authors, piece.Authors...)
 		q.note = piece.Note
-		q.title = piece.Title
+		q.title = cmp.Or(piece.Title, e.Ref)
 		q.fewer = cmp.Or(q.fewer, piece.Fewer)
 	}
+	if e.Undoes == "" || q.takesBack != "" {
+		wants(p.Review)
+	}
 
-	// Fewer tests than before ask for a review, also where none was wanted.
-	if q.fewer != "" && (q.who == hub.ReviewerNone || q.who == "") {
-		q.who = string(hub.Operator)
+	// Fewer tests, and files of others that are taken back, ask for a review where none was wanted.
+	if q.why() != "" && len(q.all) == 0 {
+		wants(string(hub.Operator))
 	}
-	if q.fewer != "" && !strings.Contains(q.note, q.fewer) {
-		q.note = strings.TrimPrefix(q.note+"; "+q.fewer, "; ")
+	for _, text := range []string{q.fewer, q.takesBack} {
+		if text != "" && !strings.Contains(q.note, text) {
+			q.note = strings.TrimPrefix(q.note+"; "+text, "; ")
+		}
 	}
-	isAsked := q.who != hub.ReviewerNone && q.who != ""
-	if !isAsked || e.Undoes != "" {
+	if len(q.all) == 0 || e.Waives(hub.GateReview) {
 		return nil, nil
+	}
+	q.who = q.all[0]
+	if e.Undoes != "" {
+		return q, s.undoDifference(ctx, e, q)
 	}
 
 	target := ""
@@ -75,14 +123,23 @@ func (s *Service) difference(ctx context.Context, repository, target string, e h
 		return err
 	}
 	for _, name := range change.Authors {
-		if id := hub.AgentID(strings.ToLower(name)); id.Valid() {
+		if id := hub.AgentID(name); id.Valid() { // exactly the name of an agent
 			q.authors = append(q.authors, id)
 		}
+	}
+	held, err := s.heldIn(ctx, repository, target, e.Commit)
+	if err != nil {
+		return err
+	}
+	for _, piece := range held {
+		q.authors = append(q.authors, piece.Owner)
+		q.authors = append(q.authors, piece.Authors...)
 	}
 	slices.Sort(q.authors)
 	q.authors = slices.Compact(q.authors)
 
 	q.base = change.Base
+	q.cut = change.Cut
 	patch := change.Patch
 	before, err := s.lastApproval(ctx, e)
 	if err != nil {
@@ -96,25 +153,59 @@ func (s *Service) difference(ctx context.Context, repository, target string, e h
 			q.since = before
 		}
 	}
-	q.patch, err = s.mail.KeepText(patch)
-	q.patch.Description = "difference to review"
-	return err
+	return s.keepPatch(q, patch)
 }
 
-// reviewQuery chooses the reviews of an entry's change.
-func reviewQuery(e hub.LandingEntry) hub.ReviewQuery {
-	if e.Handoff != "" {
-		return hub.ReviewQuery{Handoff: e.Handoff, Limit: maxListed}
+// undoDifference completes a question with the difference of an undo.
+func (s *Service) undoDifference(ctx context.Context, e hub.LandingEntry, q *question) error {
+	patch, _, err := s.git.Patch(ctx, e.Repository, e.Commit, e.Commit+"^1")
+	if err != nil {
+		return err
 	}
-	return hub.ReviewQuery{Entry: e.ID, Limit: maxListed}
+	return s.keepPatch(q, patch)
+}
+
+// keepPatch stores a difference in parts, so that the hub can count those that a reviewer fetched.
+func (s *Service) keepPatch(q *question, patch string) error {
+	q.size = int64(len(patch))
+	for first := true; first || patch != ""; first = false {
+		part := patch
+		if len(part) > maxPart {
+			part = part[:maxPart]
+		}
+		patch = patch[len(part):]
+		ref, err := s.mail.KeepText(part)
+		if err != nil {
+			return err
+		}
+		ref.Description = "difference to review"
+		if len(q.patches) > 0 || patch != "" {
+			ref.Description = fmt.Sprintf("difference to review, part %d", len(q.patches)+1)
+		}
+		q.patches = append(q.patches, ref)
+	}
+	return nil
+}
+
+// reviewsOf returns the reviews of an entry's change, the newest first: its own, and those of the
+// handoff whose work it has.
+func reviewsOf(r hub.Reader, e hub.LandingEntry) (out []hub.Review, err error) {
+	if e.Handoff == "" && e.ID != "" {
+		if out, err = r.Landings().Reviews(hub.ReviewQuery{Entry: e.ID, Limit: maxListed}); err != nil {
+			return nil, err
+		}
+	}
+	handoff := cmp.Or(e.Handoff, e.Holder)
+	if handoff == "" {
+		return out, nil
+	}
+	of, err := r.Landings().Reviews(hub.ReviewQuery{Handoff: handoff, Limit: maxListed})
+	return append(out, of...), err
 }
 
 // lastApproval returns the commit of a change that was approved last; "" for none.
 func (s *Service) lastApproval(ctx context.Context, e hub.LandingEntry) (string, error) {
-	if e.Handoff == "" && e.ID == "" {
-		return "", nil
-	}
-	all, err := hub.Read(ctx, s.store, func(r hub.Reader) ([]hub.Review, error) { return r.Landings().Reviews(reviewQuery(e)) })
+	all, err := hub.Read(ctx, s.store, func(r hub.Reader) ([]hub.Review, error) { return reviewsOf(r, e) })
 	for _, v := range all {
 		if v.Verdict == hub.VerdictApprove {
 			return v.Commit, err
@@ -123,39 +214,51 @@ func (s *Service) lastApproval(ctx context.Context, e hub.LandingEntry) (string,
 	return "", err
 }
 
-// reviewed returns the state of the review of an entry's commit; "" if it was not asked for.
+// reviewed returns the state of the reviews of an entry's commit; "" if one was not asked for. The
+// reviewer of the question is then the first who has not approved.
 func (c *change) reviewed(e hub.LandingEntry, ask *question) (hub.ReviewState, error) {
-	isNew := e.Handoff == "" && e.ID == ""
-	if ask == nil || isNew {
+	if ask == nil {
 		return "", nil
 	}
-	all, err := c.tx.Landings().Reviews(reviewQuery(e))
-	for _, v := range all {
-		if v.Commit == e.Commit && v.State != hub.ReviewStateReplaced {
-			return v.State, err
+	all, err := reviewsOf(c.tx, e)
+	if err != nil {
+		return "", err
+	}
+	for _, who := range ask.all {
+		ask.who = who
+		i := slices.IndexFunc(all, func(v hub.Review) bool { return ask.isAnsweredBy(v, who) })
+		if i < 0 {
+			return "", nil
+		}
+		if all[i].State != hub.ReviewStateApproved {
+			return all[i].State, nil
 		}
 	}
-	return "", err
+	return hub.ReviewStateApproved, nil
+}
+
+// isAnsweredBy reports whether a review is the one of a reviewer about the commit, and about the files
+// of others that it takes back.
+func (q *question) isAnsweredBy(v hub.Review, who string) bool {
+	isSame := v.Commit == q.commit && v.State != hub.ReviewStateReplaced && v.Answers(who)
+	return isSame && (q.takesBack == "" || v.TakesBack == q.takesBack)
 }
 
 // ask asks for the review of a commit, unless it was asked already. Reviews of earlier commits of
 // the change are over.
 func (c *change) ask(handoff hub.HandoffID, e hub.LandingEntry, q *question) error {
-	rq := reviewQuery(e)
-	if handoff != "" {
-		rq = hub.ReviewQuery{Handoff: handoff, Limit: maxListed}
-	}
-	before, err := c.tx.Landings().Reviews(rq)
+	e.Handoff = handoff
+	before, err := reviewsOf(c.tx, e)
 	if err != nil {
 		return err
 	}
-	for _, v := range before {
-		if v.Commit == q.commit && v.State != hub.ReviewStateReplaced {
-			return nil
-		}
+	if slices.ContainsFunc(before, func(v hub.Review) bool { return q.isAnsweredBy(v, q.who) }) {
+		return nil
 	}
 	for _, v := range before {
-		if v.State == hub.ReviewStateReplaced {
+		isOwn := v.Handoff == handoff && (handoff != "" || v.Entry == e.ID)
+		isOther := v.Commit == q.commit && !v.Answers(q.who)
+		if v.State == hub.ReviewStateReplaced || !isOwn || isOther {
 			continue
 		}
 		if v, err = v.Advance(hub.ReviewStateReplaced); err != nil {
@@ -168,7 +271,14 @@ func (c *change) ask(handoff hub.HandoffID, e hub.LandingEntry, q *question) err
 
 	v := hub.Review{
 		Handoff: handoff, Machine: e.Machine, Repository: e.Repository, Commit: q.commit, Base: q.base, Approved: q.since, Authors: q.authors,
-		Reviewer: q.who, State: hub.ReviewStateWaiting, Findings: []hub.ReviewFinding{}, Difference: q.patch.SHA256, Note: shorten.Bytes(q.note, maxReason), AskedAt: c.now,
+		Reviewer: q.who, State: hub.ReviewStateWaiting, Findings: []hub.ReviewFinding{}, Note: shorten.Bytes(q.note, maxReason), TakesBack: q.takesBack, Size: q.size, AskedAt: c.now,
+	}
+	for i, ref := range q.patches {
+		if i == 0 {
+			v.Difference = ref.SHA256
+		} else {
+			v.Parts = append(v.Parts, ref.SHA256)
+		}
 	}
 	if handoff == "" {
 		v.Entry = e.ID
@@ -176,14 +286,76 @@ func (c *change) ask(handoff hub.HandoffID, e hub.LandingEntry, q *question) err
 	if v.Asked, err = c.reviewers(v); err != nil {
 		return err
 	}
-	if len(v.Asked) == 0 { // no agent may review it
+	if len(v.Asked) == 0 || q.cut { // no agent may review it
+		v.For = v.Reviewer
 		v.Reviewer = string(hub.Operator)
 		v.Asked = []hub.AgentID{hub.Operator}
+		why, err := absence(c.tx, q.who)
+		if err != nil {
+			return err
+		}
+		v.Note = shorten.Bytes(strings.TrimPrefix(v.Note+"; "+cmp.Or(why, q.whyOperator()), "; "), maxReason)
 	}
 	if v, err = c.putReview(v, actions.ReviewRequested); err != nil {
 		return err
 	}
 	return c.tellReviewers(v, q)
+}
+
+// absence returns why a reviewer cannot be asked: no agent of that name, role or ability is on the hub;
+// "" if there is one.
+func absence(r hub.Reader, who string) (string, error) {
+	if who == string(hub.Operator) || who == hub.ReviewerNone {
+		return "", nil
+	}
+	role, isRole := strings.CutPrefix(who, hub.ReviewerRolePrefix)
+	ability, isAbility := strings.CutPrefix(who, hub.ReviewerAbilityPrefix)
+	agents, err := r.Agents()
+	if err != nil {
+		return "", err
+	}
+	for _, a := range agents {
+		isOne := a.ID == hub.AgentID(who)
+		switch {
+		case isRole:
+			has, err := hasRole(r, hub.Review{}, a, hub.Role(role))
+			if err != nil {
+				return "", err
+			}
+			isOne = has
+		case isAbility:
+			isOne = slices.Contains(a.Can, ability)
+		}
+		if isOne && a.ID != hub.Operator && a.ID != hub.Self {
+			return "", nil
+		}
+	}
+	switch {
+	case isRole:
+		return "no agent on this hub has the role " + role, nil
+	case isAbility:
+		return "no agent on this hub has the ability " + ability, nil
+	}
+	return "no agent named " + who + " on this hub", nil
+}
+
+// reviewerExists refuses a reviewer that cannot be asked.
+func (c *change) reviewerExists(op, who string) error {
+	why, err := absence(c.tx, who)
+	if err != nil || why == "" {
+		return err
+	}
+	agents, err := c.tx.Agents()
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, a := range agents[:min(len(agents), 20)] {
+		if a.ID != hub.Operator && a.ID != hub.Self {
+			names = append(names, string(a.ID))
+		}
+	}
+	return hub.Errorf(hub.CodeInvalid, op, "review: %s", why).WithHint("agents: %s; or operator", hub.JoinWords(names))
 }
 
 // putReview stores a review with its journal entry.
@@ -235,26 +407,18 @@ func (c *change) reviewers(v hub.Review) ([]hub.AgentID, error) {
 	if v.Reviewer == string(hub.Operator) {
 		return []hub.AgentID{hub.Operator}, nil
 	}
-	role, isRole := strings.CutPrefix(v.Reviewer, hub.ReviewerRolePrefix)
-	if !isRole {
-		may, _, err := mayReview(c.tx, v, hub.AgentID(v.Reviewer))
-		if err != nil || !may {
-			return nil, err
-		}
-		return []hub.AgentID{hub.AgentID(v.Reviewer)}, nil
-	}
-
 	agents, err := c.tx.Agents()
 	if err != nil {
 		return nil, err
 	}
 	var out []hub.AgentID
 	for _, a := range agents {
-		hasRole, err := hasRole(c.tx, v, a, hub.Role(role))
+		isMeant, err := isMeant(c.tx, v, a)
 		if err != nil {
 			return nil, err
 		}
-		if !hasRole || a.State != hub.AgentActive {
+		isNamed := a.ID == hub.AgentID(v.Reviewer) // a paused agent may answer later
+		if !isMeant || (a.State != hub.AgentActive && !isNamed) {
 			continue
 		}
 		may, _, err := mayReview(c.tx, v, a.ID)
@@ -266,6 +430,17 @@ func (c *change) reviewers(v hub.Review) ([]hub.AgentID, error) {
 		}
 	}
 	return out, nil
+}
+
+// isMeant reports whether an agent is the reviewer of a review, or one of them.
+func isMeant(r hub.Reader, v hub.Review, a hub.Agent) (bool, error) {
+	if role, ok := strings.CutPrefix(v.Reviewer, hub.ReviewerRolePrefix); ok {
+		return hasRole(r, v, a, hub.Role(role))
+	}
+	if ability, ok := strings.CutPrefix(v.Reviewer, hub.ReviewerAbilityPrefix); ok {
+		return slices.Contains(a.Can, ability), nil
+	}
+	return a.ID == hub.AgentID(v.Reviewer), nil
 }
 
 // hasRole reports whether an agent has a role, on the hub or in the team of the work.
@@ -367,8 +542,8 @@ func (c *change) tellReviewers(v hub.Review, q *question) error {
 		members["checks"] = v.Note
 	}
 	n := notice{
-		to: v.Asked, priority: hub.PriorityHigh, summary: summary, members: members, artifacts: []hub.ArtifactRef{q.patch},
-		next: fmt.Sprintf("read the difference, then answer: acp_handoff with action review, handoff_id %s and verdict approve, or changes with findings; or parley review %s approve", v.Subject(), v.Subject()),
+		to: v.Asked, priority: hub.PriorityHigh, summary: summary, members: members, artifacts: q.patches[:min(len(q.patches), maxTexts)],
+		next: fmt.Sprintf("read the whole difference (parley artifact get), then answer: acp_handoff with action review, handoff_id %s and verdict approve, or changes with findings; or parley review %s approve", v.Subject(), v.Subject()),
 	}
 	if slices.Contains(v.Asked, hub.Operator) {
 		n.members[hub.NoticeMember] = hub.NoticeSubject{Kind: hub.NoticeReview, ID: string(v.ID)}
@@ -420,6 +595,14 @@ func (s *Service) Give(ctx context.Context, actor hub.Caller, id string, a Answe
 	if err := a.check(op); err != nil {
 		return out, err
 	}
+	asked, err := hub.Read(ctx, s.store, func(r hub.Reader) (hub.Review, error) { return findReview(r, id) })
+	if err != nil {
+		return out, err
+	}
+	patches, err := s.partsOf(asked)
+	if err != nil {
+		return out, err
+	}
 	err = s.update(ctx, actor, nil, func(c *change) error {
 		v, err := findReview(c.tx, id)
 		if err != nil {
@@ -427,6 +610,11 @@ func (s *Service) Give(ctx context.Context, actor hub.Caller, id string, a Answe
 		}
 		if err := c.mayAnswer(op, v); err != nil {
 			return err
+		}
+		if a.Verdict == hub.VerdictApprove {
+			if err := c.hasRead(op, v); err != nil {
+				return err
+			}
 		}
 
 		next := hub.ReviewStateApproved
@@ -443,9 +631,25 @@ func (s *Service) Give(ctx context.Context, actor hub.Caller, id string, a Answe
 		if out, err = c.putReview(v, actions.ReviewGiven); err != nil {
 			return err
 		}
-		return c.afterReview(out)
+		return c.afterReview(out, patches)
 	})
 	return out, err
+}
+
+// partsOf returns the parts of the difference of a review.
+func (s *Service) partsOf(v hub.Review) (out []hub.ArtifactRef, err error) {
+	for _, part := range append([]string{v.Difference}, v.Parts...) {
+		if part == "" {
+			continue
+		}
+		ref, err := s.mail.Kept(part)
+		if err != nil {
+			return nil, err
+		}
+		ref.Description = "difference to review"
+		out = append(out, ref)
+	}
+	return out, nil
 }
 
 // findReview returns the review that waits for an answer, by the id of its handoff, its entry or
@@ -469,6 +673,16 @@ func findReview(r hub.Reader, id string) (hub.Review, error) {
 		if e.Handoff != "" {
 			q.Entry = ""
 			q.Handoff = e.Handoff
+		}
+		if e.Holder != "" { // the review of the handoff whose work it has, unless it has one of its own
+			own, err := r.Landings().Reviews(q)
+			if err != nil {
+				return hub.Review{}, err
+			}
+			if len(own) == 0 {
+				q.Entry = ""
+				q.Handoff = e.Holder
+			}
 		}
 	default:
 		q.Handoff = hub.HandoffID(id)
@@ -502,21 +716,66 @@ func (c *change) mayAnswer(op string, v hub.Review) error {
 	if slices.Contains(v.Asked, c.actor.ID) {
 		return nil
 	}
-	if role, ok := strings.CutPrefix(v.Reviewer, hub.ReviewerRolePrefix); ok { // the role came later than the question
-		a, err := c.tx.Agent(c.actor.ID)
-		if err != nil {
-			return err
-		}
-		has, err := hasRole(c.tx, v, a, hub.Role(role))
-		if err != nil || has {
-			return err
-		}
+	a, err := c.tx.Agent(c.actor.ID) // its role may have come later than the question
+	if err != nil {
+		return err
+	}
+	if is, err := isMeant(c.tx, v, a); err != nil || is {
+		return err
 	}
 	return hub.Errorf(hub.CodeDenied, op, "%s was asked to review it, not %s", v.Reviewer, c.actor.ID)
 }
 
-// afterReview moves the entry of a review that was answered, and tells the owner.
-func (c *change) afterReview(v hub.Review) error {
+// hasRead refuses the approval of an agent that did not fetch all parts of the difference. The operator
+// sees it elsewhere, too.
+func (c *change) hasRead(op string, v hub.Review) error {
+	if c.actor.IsOperator() {
+		return nil
+	}
+	rest := v.Unfetched(c.actor.ID)
+	if len(rest) == 0 {
+		return nil
+	}
+	return hub.Errorf(hub.CodeConflict, op, "%s has not fetched the whole difference: %d of %d parts are missing", c.actor.ID, len(rest), 1+len(v.Parts)).
+		WithHint("parley artifact get %s, then answer again", rest[0])
+}
+
+// Fetched records that an agent fetched an artifact whole: one that reviews it may then approve it.
+func (s *Service) Fetched(ctx context.Context, actor hub.Caller, sha256 string) error {
+	isAgent := actor.Kind == hub.CallerAgent || actor.Kind == hub.CallerRun
+	if !isAgent {
+		return nil
+	}
+	waiting, err := hub.Read(ctx, s.store, func(r hub.Reader) ([]hub.Review, error) {
+		return r.Landings().Reviews(hub.ReviewQuery{States: []hub.ReviewState{hub.ReviewStateWaiting}, Limit: maxListed})
+	})
+	isPart := func(v hub.Review) bool { return slices.Contains(v.Unfetched(actor.ID), sha256) }
+	if err != nil || !slices.ContainsFunc(waiting, isPart) {
+		return err
+	}
+	return s.update(ctx, actor, nil, func(c *change) error {
+		for _, v := range slices.DeleteFunc(waiting, func(v hub.Review) bool { return !isPart(v) }) {
+			v, err := c.tx.Landings().Review(v.ID)
+			if err != nil || v.State != hub.ReviewStateWaiting || !isPart(v) {
+				return err
+			}
+			fetched := maps.Clone(v.Fetched)
+			if fetched == nil {
+				fetched = map[hub.AgentID][]string{}
+			}
+			fetched[actor.ID] = append(slices.Clone(fetched[actor.ID]), sha256)
+			v.Fetched = fetched
+			if _, err := c.putReview(v, actions.ReviewRequested); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// afterReview moves the entry of a review that was answered, and tells the owner. The parts are those
+// of the difference, for the next reviewer.
+func (c *change) afterReview(v hub.Review, patches []hub.ArtifactRef) error {
 	entries, err := c.waitingFor(v)
 	if err != nil {
 		return err
@@ -524,12 +783,25 @@ func (c *change) afterReview(v hub.Review) error {
 	if v.State == hub.ReviewStateChanges {
 		return c.wantChanges(v, entries)
 	}
+	if v.Handoff != "" && c.s.work != nil {
+		posted, err := c.s.work.Reviewed(c.tx, v.Handoff, &v)
+		if err != nil {
+			return err
+		}
+		c.posted = append(c.posted, posted...)
+	}
 	for _, e := range entries {
 		p, err := policyOf(c.tx, e.Queue())
 		if err != nil {
 			return ignoreMissing(err)
 		}
-		if _, err := c.admit(p, e, &question{who: v.Reviewer, commit: v.Commit}); err != nil {
+		ask := &question{
+			all: e.Reviewers, patches: patches, commit: v.Commit, base: v.Base, since: v.Approved, authors: v.Authors, size: v.Size, note: v.Note, title: e.Ref, fewer: e.Fewer, takesBack: e.TakesBack,
+		}
+		if len(ask.all) == 0 { // an entry of an earlier version
+			ask.all = []string{cmp.Or(v.For, v.Reviewer)}
+		}
+		if _, err := c.admit(p, e, ask); err != nil {
 			return err
 		}
 	}
@@ -552,9 +824,10 @@ func (c *change) waitingFor(v hub.Review) (out []hub.LandingEntry, err error) {
 		}
 		return out, ignoreMissing(err)
 	}
-	all, err := c.tx.Landings().Entries(hub.LandingQuery{Subject: string(v.Handoff), States: []hub.LandingState{hub.EntryWaiting}, Limit: maxListed})
+	all, err := c.tx.Landings().Entries(hub.LandingQuery{States: []hub.LandingState{hub.EntryWaiting}, Limit: maxOpen})
 	for _, e := range all {
-		if e.Waits == hub.WaitsForReview && e.Commit == v.Commit {
+		isOf := e.Handoff == v.Handoff || e.Holder == v.Handoff
+		if isOf && e.Waits == hub.WaitsForReview && e.Commit == v.Commit {
 			out = append(out, e)
 		}
 	}
@@ -612,7 +885,10 @@ func (c *change) ownersOf(v hub.Review, entries []hub.LandingEntry) (out []hub.A
 	if err != nil {
 		return nil, ignoreMissing(err)
 	}
-	return []hub.AgentID{h.To}, nil
+	if h.From == h.To || h.From == v.By {
+		return []hub.AgentID{h.To}, nil
+	}
+	return []hub.AgentID{h.To, h.From}, nil
 }
 
 // sweepReviews reminds reviewers that are silent, once, and then tells the operator.
@@ -638,6 +914,16 @@ func (s *Service) sweepReviews(ctx context.Context) error {
 
 		now := s.clock.Now()
 		for _, v := range waiting {
+			gone, err := hub.Read(ctx, store, func(r hub.Reader) (string, error) { return absence(r, v.Reviewer) })
+			if err != nil {
+				return err
+			}
+			if gone != "" && v.ToldAt.IsZero() {
+				if err := s.update(ctx, self, nil, func(c *change) error { return c.tellGone(v.ID, gone) }); err != nil {
+					return err
+				}
+				continue
+			}
 			isLate := now.Sub(v.AskedAt.Time) >= s.respond && v.RemindedAt.IsZero()
 			isSilent := !v.RemindedAt.IsZero() && now.Sub(v.RemindedAt.Time) >= s.respond && v.ToldAt.IsZero()
 			if !isLate && !isSilent {
@@ -649,6 +935,35 @@ func (s *Service) sweepReviews(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// tellGone tells the operator that the reviewer of a waiting review is not on the hub any more, and
+// lets its entries say so.
+func (c *change) tellGone(id hub.ReviewID, why string) error {
+	v, err := c.tx.Landings().Review(id)
+	if err != nil || v.State != hub.ReviewStateWaiting {
+		return err
+	}
+	v.ToldAt = c.now
+	if v, err = c.putReview(v, actions.ReviewRequested); err != nil {
+		return err
+	}
+	entries, err := c.waitingFor(v)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		_, err := c.advance(e, hub.EntryWaiting, actions.LandingQueued, func(e *hub.LandingEntry) {
+			e.Waits = hub.WaitsForReview
+			e.Reason = "waits for the review of " + v.Reviewer + ": " + why
+			e.Missing = missingReview(*e, v.Reviewer, why)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	about := hub.NoticeSubject{Kind: hub.NoticeReview, ID: string(v.ID)}
+	return c.tellOperator(fmt.Sprintf("the review of %s waits for %s: %s", v.Subject(), v.Reviewer, why), fmt.Sprintf("parley review %s approve, or changes", v.ID), about)
 }
 
 // remind reminds the reviewers of a review, or tells the operator that they are silent.

@@ -37,8 +37,9 @@ func TestReview(t *testing.T) {
 		wantCode(t, err, hub.CodeDenied)
 		_, err = w.Give(w.ctx, bob, string(e.ID), approve)
 		wantCode(t, err, hub.CodeDenied)
-		got, err := w.Give(w.ctx, rex, string(e.ID), approve)
-		w.must(err)
+		_, err = w.Give(w.ctx, rex, string(e.ID), approve) // it fetched nothing
+		wantCode(t, err, hub.CodeConflict)
+		got := w.approve(rex, string(e.ID))
 		if got.Verdict != "approve" || got.By != rex.ID || got.Commit != e.Commit {
 			t.Errorf("got %+v", got)
 		}
@@ -58,8 +59,7 @@ func TestReview(t *testing.T) {
 		w.repo.write(commitOf{branch: "a", from: "refs/heads/a", files: map[string]string{"mod/why": "ok\n"}})
 		w.turn()
 		w.want(e.ID, hub.EntryWaiting, "waits for the review")
-		_, err = w.Give(w.ctx, rex, string(e.ID), approve)
-		w.must(err)
+		w.approve(rex, string(e.ID))
 
 		// The approval is for one commit.
 		w.repo.write(commitOf{branch: "a", from: "refs/heads/a", files: map[string]string{"mod/later": "ok\n"}})
@@ -161,12 +161,10 @@ func TestFewerTests(t *testing.T) {
 	})
 	t.Run("the review of the policy is enough", func(t *testing.T) {
 		w := begin(t)
-		_, err := w.Set(w.ctx, operator, landing.Setting{Folder: w.repo.dir, Into: "main", Checks: []string{"test"}, By: hub.LandingAuto, Review: "rex"})
-		w.must(err)
+		w.set(landing.Setting{Review: "rex"})
 		e := w.land(bob, "fewer")
 		w.want(e.ID, hub.EntryWaiting, "waits for the review of rex")
-		_, err = w.Give(w.ctx, rex, string(e.ID), approve)
-		w.must(err)
+		w.approve(rex, string(e.ID))
 		w.turn()
 		w.want(e.ID, hub.EntryLanded, "")
 	})
@@ -178,8 +176,8 @@ func TestFewerTests(t *testing.T) {
 		}
 		w.turn()
 		w.want("l1", hub.EntryWaiting, "waits for the review of operator: tests: 3 before, 1 now")
-		if w.check.runs != 0 {
-			t.Errorf("%d runs", w.check.runs)
+		if e := w.entry("l1"); e.Tries != 0 {
+			t.Errorf("%d tries", e.Tries)
 		}
 	})
 }
@@ -218,8 +216,7 @@ func TestHandoffs(t *testing.T) {
 		w.work.pieces[id] = p
 		w.turn()
 		w.want("l1", hub.EntryWaiting, "waits for the review of bob")
-		_, err := w.Give(w.ctx, bob, string(id), approve)
-		w.must(err)
+		w.approve(bob, string(id))
 		w.turn()
 		w.want("l1", hub.EntryLanded, "")
 	})
@@ -306,4 +303,149 @@ func TestReviewWithoutAQueue(t *testing.T) {
 	if len(w.work.returned) != 1 || !strings.HasPrefix(w.work.returned[0], string(id)+": bob wants changes") {
 		t.Errorf("returned: %q", w.work.returned)
 	}
+}
+
+// Who may review: no author, by what the hub and git know, and a reviewer that is there.
+func TestAuthors(t *testing.T) {
+	policy := landing.Setting{Checks: []string{"test"}, By: hub.LandingAuto, Review: "rex"}
+	for _, c := range []struct {
+		name     string
+		commit   commitOf
+		isAuthor bool
+	}{
+		{"the author in git", commitOf{author: "rex"}, true},
+		{"a co-author in a trailer", commitOf{trailer: "Co-authored-by: rex <rex@localhost>"}, true},
+		{"a person whose name is written in another way", commitOf{author: "Rex"}, false},
+		{"the person of the repository", commitOf{author: "Ana Lopez"}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, policy)
+			c.commit.branch = "a"
+			c.commit.from = "refs/heads/main"
+			c.commit.files = map[string]string{"mod/a": "ok\n"}
+			w.repo.write(c.commit)
+			e := w.land(ada, "a")
+			v, err := w.Review(w.ctx, string(e.ID))
+			w.must(err)
+			w.read(rex, v.ID)
+			_, err = w.Give(w.ctx, rex, string(e.ID), approve)
+			if c.isAuthor {
+				wantCode(t, err, hub.CodeDenied)
+				if v.Reviewer != "operator" || v.For != "rex" {
+					t.Errorf("%s is asked for %s", v.Reviewer, v.For)
+				}
+				_, err = w.Give(w.ctx, operator, string(e.ID), approve)
+			}
+			w.must(err)
+			w.turn()
+			w.want(e.ID, hub.EntryLanded, "")
+		})
+	}
+	t.Run("the owner of a handoff whose commit another agent lands", func(t *testing.T) {
+		const id = hub.HandoffID("01960000-0000-7000-8000-000000000005")
+		w := newWorld(t, policy)
+		w.good("a")
+		w.work.pieces[id] = landing.Piece{Subject: landing.Subject{Handoff: id}, Folder: w.repo.dir, Commit: w.repo.git("", "rev-parse", "a"), Owner: "rex", Missing: "it is not completed"}
+		e := w.land(ada, "a")
+		_, err := w.Give(w.ctx, rex, string(e.ID), approve)
+		wantCode(t, err, hub.CodeDenied)
+	})
+	t.Run("a package cannot replace the reviewer of the policy: both have to approve", func(t *testing.T) {
+		const id = hub.HandoffID("01960000-0000-7000-8000-000000000006")
+		for _, review := range []string{"none", "bob"} {
+			w := newWorld(t, policy)
+			w.good("a")
+			w.work.pieces[id] = landing.Piece{Subject: landing.Subject{Handoff: id}, Folder: w.repo.dir, Commit: w.repo.git("", "rev-parse", "a"), Branch: "a", Owner: "ada", Title: "login", Review: review}
+			w.turn()
+			if review == "bob" {
+				w.want("l1", hub.EntryWaiting, "waits for the review of bob")
+				w.approve(bob, string(id))
+				w.turn()
+			}
+			w.want("l1", hub.EntryWaiting, "waits for the review of rex")
+			w.approve(rex, string(id))
+			w.turn()
+			w.want("l1", hub.EntryLanded, "")
+		}
+	})
+	t.Run("a reviewer that left the hub: the entry says who is missing, and so does the operator's mail", func(t *testing.T) {
+		w := newWorld(t, policy)
+		p := w.policy
+		p.Review = "gone"
+		w.must(w.store.Update(w.ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.WriteLandings().PutPolicy(p) }))
+		w.good("a")
+		e := w.land(ada, "a")
+		w.want(e.ID, hub.EntryWaiting, "waits for the review of gone")
+		if mail := w.inbox(operator); len(mail) != 1 || !strings.Contains(fmt.Sprint(mail[0].Members["checks"]), "no agent named gone on this hub") {
+			t.Errorf("mail: %+v", mail)
+		}
+		_, err := w.Give(w.ctx, operator, string(e.ID), approve)
+		w.must(err)
+		w.turn()
+		w.want(e.ID, hub.EntryLanded, "")
+	})
+}
+
+// An agent approves what it fetched whole, however large it is.
+func TestWholeDifference(t *testing.T) {
+	w := newWorld(t, reviewed)
+	w.branch("a", map[string]string{"mod/a": "ok\n", "data.txt": strings.Repeat("0123456789 and so on\n", 60_000)})
+	e := w.land(ada, "a")
+	v, err := w.Review(w.ctx, string(e.ID))
+	w.must(err)
+	if len(v.Parts) == 0 || v.Size < 1<<20 {
+		t.Fatalf("parts %v of %d bytes", v.Parts, v.Size)
+	}
+	w.must(w.Fetched(w.ctx, rex, v.Difference))
+	w.must(w.Fetched(w.ctx, bob, v.Parts[0])) // what another agent fetched does not count
+	_, err = w.Give(w.ctx, rex, string(e.ID), approve)
+	wantCode(t, err, hub.CodeConflict)
+	w.approve(rex, string(e.ID))
+	w.turn()
+	w.want(e.ID, hub.EntryLanded, "")
+}
+
+// A review that a package asks for holds on every way to land.
+func TestReviewOfAPackageHolds(t *testing.T) {
+	const id = hub.HandoffID("01960000-0000-7000-8000-000000000007")
+	begin := func(t *testing.T, asker hub.AgentID) *world {
+		w := newWorld(t, plain)
+		w.good("a")
+		w.work.pieces[id] = landing.Piece{
+			Subject: landing.Subject{Handoff: id}, Folder: w.repo.dir, Commit: w.repo.git("", "rev-parse", "a"), Branch: "a", Owner: "ada", Title: "login", Review: "rex", Asker: asker, Missing: "it is not completed",
+		}
+		w.repo.git("", "branch", "copy", "a")
+		w.repo.write(commitOf{branch: "picked", from: "refs/heads/main", author: "other", files: map[string]string{"mod/a": "ok\n"}})
+		w.repo.write(commitOf{branch: "above", from: "refs/heads/a", files: map[string]string{"mod/more": "ok\n"}})
+		return w
+	}
+	for _, by := range []hub.Caller{ada, bob} {
+		for _, ref := range []string{"a", "copy", "above", "picked"} {
+			t.Run(string(by.ID)+" lands "+ref, func(t *testing.T) {
+				w := begin(t, "planner")
+				e := w.land(by, ref)
+				w.turn()
+				if got := w.want(e.ID, hub.EntryWaiting, "waits for the review of rex"); got.Holder != id || got.Missing[0].Who != "rex" {
+					t.Errorf("got %+v", got)
+				}
+				w.approve(rex, string(e.ID))
+				w.turn()
+				w.want(e.ID, hub.EntryLanded, "")
+			})
+		}
+	}
+	t.Run("the operator's own commits are held by what the operator asked for alone", func(t *testing.T) {
+		for asker, want := range map[hub.AgentID]hub.LandingState{"planner": hub.EntryLanded, hub.Operator: hub.EntryWaiting} {
+			w := begin(t, asker)
+			e := w.land(operator, "picked")
+			w.turn()
+			w.want(e.ID, want, "")
+			if asker != "planner" {
+				continue
+			}
+			e = w.land(operator, "copy") // the commit of the handoff's owner
+			w.turn()
+			w.want(e.ID, hub.EntryWaiting, "waits for the review of rex")
+		}
+	})
 }

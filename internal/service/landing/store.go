@@ -59,11 +59,18 @@ type entryFacts struct {
 	Landed     string           `json:"landed,omitempty"` // the merge commit in the target
 	Head       string           `json:"head,omitempty"`   // of the target after it
 	Digest     string           `json:"sha256"`           // of the entry
+
+	Asked     []hub.GateEvidence `json:"asked,omitempty"`
+	NotAsked  []string           `json:"not_asked,omitempty"`
+	Without   []hub.Waiver       `json:"without,omitempty"`
+	TakesBack string             `json:"takes_back,omitempty"`
+	UndoneBy  hub.LandingID      `json:"undone_by,omitempty"`
 }
 
 // put stores an entry with its journal entry and returns it as it is stored.
 func (c *change) put(e hub.LandingEntry, action actions.Action) (hub.LandingEntry, error) {
 	e.Reason = shorten.Bytes(e.Reason, maxReason)
+	e = answered(e)
 	id, err := c.tx.WriteLandings().PutEntry(e)
 	if err != nil {
 		return e, err
@@ -73,6 +80,7 @@ func (c *change) put(e hub.LandingEntry, action actions.Action) (hub.LandingEntr
 	f := entryFacts{
 		Repository: e.Repository, Into: e.Into, Commit: e.Commit, Tree: e.Tree, Owner: e.Owner, Handoff: e.Handoff, Task: e.Task, State: e.State, Waits: e.Waits,
 		Check: e.Check, Conflicts: len(e.Conflicts), Results: e.Results, Step: e.Step, Landed: e.LandedCommit, Head: e.Head, Digest: e.Digest(),
+		Asked: e.Asked, NotAsked: e.NotAsked, Without: e.Without, TakesBack: e.TakesBack, UndoneBy: e.UndoneBy,
 	}
 	if _, err = c.tx.Append(c.actor.Entry(c.now, action, string(e.ID), f)); err != nil {
 		return e, err
@@ -80,7 +88,7 @@ func (c *change) put(e hub.LandingEntry, action actions.Action) (hub.LandingEntr
 	return e, c.progress(e.Subject(), func(p *hub.Progress) {
 		p.Landing = landingWords[e.State]
 		p.Landed = e.LandedCommit
-		if e.State == hub.EntryReturned {
+		if e.State == hub.EntryReturned || e.State == hub.EntryUndone {
 			p.Reason = e.Reason
 		}
 	})
@@ -94,6 +102,7 @@ var landingWords = map[hub.LandingState]hub.LandingWord{
 	hub.EntryLanded:    hub.LandingLanded,
 	hub.EntryReturned:  hub.LandingReturned,
 	hub.EntryCancelled: hub.LandingNone,
+	hub.EntryUndone:    hub.LandingReturned,
 }
 
 // reviewWords are the words for the states of reviews.

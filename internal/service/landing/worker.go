@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -76,15 +77,16 @@ func (s *Service) tend(ctx context.Context, id string) {
 // A worker does the work of one queue. Its attempt is in memory alone: after a kill the entries
 // that were being tried are tried again.
 type worker struct {
-	s       *Service
-	id      string
-	policy  hub.LandingPolicy
-	lease   hub.Lease
-	attempt attempt
-	results map[string]CheckReport // of the attempt, by the commits that were tried
-	green   string                 // the last head of the target whose checks passed
-	looked  hub.Time               // when branches and finished work were last looked at
-	passed  []Finished             // finished work that needs nothing more
+	s          *Service
+	id         string
+	policy     hub.LandingPolicy
+	lease      hub.Lease
+	attempt    attempt
+	results    map[string]CheckReport // of the attempt, by the commits that were tried
+	green      string                 // the last head of the target whose checks passed
+	greenNames []string               // those checks
+	looked     hub.Time               // when branches and finished work were last looked at
+	passed     []Finished             // finished work that needs nothing more
 }
 
 // turn works on the queue until there is nothing to do, under its lease, and returns the time to
@@ -171,7 +173,7 @@ func (w *worker) work(ctx context.Context) (more bool, err error) {
 	}
 	if len(open) == 0 {
 		w.attempt = attempt{}
-		return false, nil
+		return false, w.watch(ctx, false)
 	}
 	head, err := w.s.git.Branch(ctx, w.policy.Repository, w.policy.Into)
 	if err != nil {
@@ -182,7 +184,10 @@ func (w *worker) work(ctx context.Context) (more bool, err error) {
 	}
 
 	todo := next(situation{Head: head.ID, Open: w.ready(open, head.ID), Attempt: w.attempt})
-	return todo.Move != moveRest, w.do(ctx, todo, head)
+	if todo.Move == moveRest {
+		return false, w.watch(ctx, true)
+	}
+	return true, w.do(ctx, todo, head)
 }
 
 // do performs a step.
@@ -222,7 +227,7 @@ func (w *worker) ready(open []hub.LandingEntry, head string) []hub.LandingEntry 
 		case hub.WaitsForTarget:
 			return e.Head == head
 		case hub.WaitsForChecks:
-			return !isLater
+			return !isLater && w.policy.SetAt.Before(e.MovedAt.Time)
 		}
 		return true
 	})
@@ -309,11 +314,19 @@ func (w *worker) take(ctx context.Context, head Commit, entries []hub.LandingEnt
 		return err
 	}
 
-	a := attempt{Head: head.ID, HeadKnow: w.green == head.ID}
+	known, err := w.s.checks.Known(ctx, w.policy.Repository)
+	if err != nil {
+		return err
+	}
+	a := attempt{Head: head.ID}
 	tip := head
 	for _, e := range entries {
 		if len(a.Members) == max(1, w.policy.Batch) {
 			break
+		}
+		names, notAsked, missing := w.wanted(e, known)
+		if missing != "" {
+			return w.holdForPolicy(ctx, e, missing)
 		}
 		made, err := w.merge(ctx, tip, e)
 		if err != nil {
@@ -330,11 +343,23 @@ func (w *worker) take(ctx context.Context, head Commit, entries []hub.LandingEnt
 			}
 			return w.alreadyThere(ctx, e, head)
 		}
-		a.Members = append(a.Members, member{e, made.Commit})
+		if asked, err := w.askAboutTaking(ctx, tip, made.Commit, e); err != nil || asked {
+			return err
+		}
+		run, others, err := w.concern(ctx, e, tip.ID, made.Commit.ID, names)
+		if err != nil {
+			return w.cannotMerge(ctx, e, err)
+		}
+		if len(names) > 0 && len(run) == 0 && !w.policy.UnconcernedLands {
+			return w.holdForPolicy(ctx, e, fmt.Sprintf("no check concerns the change: %s", strings.Join(names, ", ")))
+		}
+		e.NotAsked = append(notAsked, others...)
+		a.Members = append(a.Members, member{e, made.Commit, run})
 		tip = made.Commit
 	}
 
 	a.Red = len(a.Members) + 1
+	a.HeadKnow = w.green == head.ID && !slices.ContainsFunc(a.names(len(a.Members)), func(name string) bool { return !slices.Contains(w.greenNames, name) })
 	if err := w.begin(ctx, &a); err != nil {
 		return err
 	}
@@ -343,13 +368,58 @@ func (w *worker) take(ctx context.Context, head Commit, entries []hub.LandingEnt
 	return nil
 }
 
+// askAboutTaking lets an entry wait for a word if it takes back the work of others, unless it has that
+// word for these files. It reports whether the entry waits.
+func (w *worker) askAboutTaking(ctx context.Context, tip, made Commit, e hub.LandingEntry) (asked bool, err error) {
+	if e.Undoes != "" {
+		return false, nil
+	}
+	taken, err := w.takesBack(ctx, tip, made, e)
+	if err != nil {
+		return false, err
+	}
+	text := taken.text()
+	if text == "" {
+		return false, nil
+	}
+	reviews, err := hub.Read(ctx, w.s.store, func(r hub.Reader) ([]hub.Review, error) { return reviewsOf(r, e) })
+	hasWord := func(v hub.Review) bool {
+		return v.Commit == e.Commit && v.State == hub.ReviewStateApproved && v.TakesBack == text
+	}
+	isWaived := e.Waives(hub.GateReview) && e.TakesBack == text
+	if err != nil || isWaived || slices.ContainsFunc(reviews, hasWord) {
+		return false, err
+	}
+	piece, err := w.s.pieceOf(ctx, e)
+	if err != nil {
+		return false, err
+	}
+	e.TakesBack = text
+	e.Takes = taken.by
+	e.Without = slices.DeleteFunc(slices.Clone(e.Without), func(v hub.Waiver) bool { return v.What == hub.GateReview })
+	ask, err := w.s.question(ctx, w.policy, e, piece)
+	if err != nil {
+		return false, err
+	}
+	return true, w.update(ctx, func(c *change) error {
+		_, err := c.admit(w.policy, e, ask)
+		return err
+	})
+}
+
 // returnBroken returns the entries that the contracts of the repository do not allow, and reports
 // whether there were some. An entry that undoes a landing has no commit of its own to ask about.
 func (w *worker) returnBroken(ctx context.Context, entries []hub.LandingEntry) (returned bool, err error) {
 	if w.s.contracts == nil {
 		return false, nil
 	}
+	if w.policy.NoContracts {
+		return false, nil
+	}
 	for _, e := range entries {
+		if e.Waives(hub.GateContracts) {
+			continue
+		}
 		candidate := Commit{e.Commit, e.Tree}
 		if e.Undoes != "" {
 			candidate = Commit{}
@@ -384,6 +454,13 @@ func (w *worker) mergeHere(ctx context.Context, onto Commit, e hub.LandingEntry)
 	if e.Undoes != "" {
 		return w.s.git.Revert(ctx, w.policy.Repository, onto, e.Commit, undoMessage(e))
 	}
+	undone, err := w.undoneWork(ctx, onto.ID, e)
+	if err != nil {
+		return Merge{}, err
+	}
+	if len(undone) > 0 {
+		return w.mergeAgain(ctx, onto, e, undone)
+	}
 	return w.s.git.Merge(ctx, w.policy.Repository, onto, Commit{e.Commit, e.Tree}, mergeMessage(e))
 }
 
@@ -403,6 +480,7 @@ func (w *worker) begin(ctx context.Context, a *attempt) error {
 			e, err := c.advance(m.Entry, hub.EntryTrying, actions.LandingTried, func(e *hub.LandingEntry) {
 				e.Merged = m.Made.ID
 				e.Head = a.Head
+				e.NotAsked = m.Entry.NotAsked
 			})
 			if err != nil {
 				return err
@@ -419,7 +497,7 @@ func keptName(e hub.LandingEntry) string { return "landing/" + string(e.ID) }
 
 // try runs the checks on the first n members together.
 func (w *worker) try(ctx context.Context, n int) error {
-	got, err := w.check(ctx, w.attempt.Members[n-1].Made, CheckRun{})
+	got, err := w.check(ctx, w.attempt.Members[n-1].Made, w.attempt.names(n), CheckRun{})
 	if err != nil {
 		return w.cannotCheck(ctx, err)
 	}
@@ -450,7 +528,7 @@ func (w *worker) fewerTests(ctx context.Context, n int, got CheckReport) (string
 		if err != nil {
 			return "", err
 		}
-		if before, err = w.check(ctx, head, CheckRun{Target: true}); err != nil {
+		if before, err = w.check(ctx, head, w.attempt.names(n), CheckRun{Target: true}); err != nil {
 			return "", err
 		}
 		w.results[w.attempt.Head] = before
@@ -478,7 +556,7 @@ func (w *worker) isReviewed(ctx context.Context, e hub.LandingEntry) (bool, erro
 	if e.Undoes != "" {
 		return true, nil
 	}
-	all, err := hub.Read(ctx, w.s.store, func(r hub.Reader) ([]hub.Review, error) { return r.Landings().Reviews(reviewQuery(e)) })
+	all, err := hub.Read(ctx, w.s.store, func(r hub.Reader) ([]hub.Review, error) { return reviewsOf(r, e) })
 	isApproval := func(v hub.Review) bool { return v.Commit == e.Commit && v.State == hub.ReviewStateApproved }
 	return slices.ContainsFunc(all, isApproval), err
 }
@@ -519,26 +597,30 @@ func (w *worker) askAboutTests(ctx context.Context, report CheckReport) error {
 
 // tryTarget runs the checks on the head of the target.
 func (w *worker) tryTarget(ctx context.Context, head Commit) error {
-	got, err := w.check(ctx, head, CheckRun{Target: true, Since: w.attempt.Members[0].Entry.QueuedAt})
+	got, err := w.check(ctx, head, w.attempt.names(1), CheckRun{Target: true, Since: w.attempt.Members[0].Entry.QueuedAt})
 	if err != nil {
 		return w.cannotCheck(ctx, err)
 	}
 	w.results[head.ID] = got
+	if !got.Passed {
+		w.s.setTarget(w.id, Target{Commit: head.ID, State: TargetRed, Check: got.Failed})
+	}
 	w.attempt.HeadKnow = got.Passed
 	w.attempt.HeadRed = !got.Passed
 	return nil
 }
 
-// check runs the checks of the policy on a commit of the copy, in the way that run says.
-func (w *worker) check(ctx context.Context, c Commit, run CheckRun) (CheckReport, error) {
-	if len(w.policy.Checks) == 0 {
+// check runs checks on a commit of the copy, in the way that run says.
+func (w *worker) check(ctx context.Context, c Commit, names []string, run CheckRun) (CheckReport, error) {
+	if len(names) == 0 {
 		return CheckReport{Passed: true}, nil
 	}
 	w.s.beginLive(w.id, w.attempt.Members, c)
 	defer w.s.endLive(w.id)
 	run.Repository = w.policy.Repository
-	run.Names = w.policy.Checks
+	run.Names = names
 	run.Commit = c
+	run.Repeat = w.policy.Repeat
 	return w.s.checks.Run(ctx, run)
 }
 
@@ -573,15 +655,24 @@ func (s *Service) endLive(queue string) {
 func (w *worker) land(ctx context.Context, head Commit, n int) error {
 	tip := w.attempt.Members[n-1].Made
 	report := w.results[tip.ID]
+	answers := make([]hub.GateAnswer, n)
+	for i, m := range w.attempt.Members[:n] {
+		asked, notAsked, err := w.evidence(ctx, m.Entry)
+		if err != nil {
+			return err
+		}
+		answers[i] = hub.GateAnswer{Asked: append(evidenceOf(report, m.Names), asked...), NotAsked: append(slices.Clone(m.Entry.NotAsked), notAsked...)}
+	}
 	var group []hub.LandingEntry
 	err := w.update(ctx, func(c *change) error {
 		group = nil
-		for _, m := range w.attempt.Members[:n] {
+		for i, m := range w.attempt.Members[:n] {
 			e, err := c.advance(m.Entry, hub.EntryTrying, actions.LandingTried, func(e *hub.LandingEntry) {
 				e.Step = tip.ID
 				e.Merged = m.Made.ID
 				e.Head = head.ID
 				e.Results = report.Results
+				e.GateAnswer = answers[i]
 			})
 			if err != nil {
 				return err
@@ -602,8 +693,13 @@ func (w *worker) land(ctx context.Context, head Commit, n int) error {
 	}
 	switch {
 	case got.Moved:
+		names := w.attempt.names(n)
 		w.attempt = w.attempt.landed(n)
 		w.green = tip.ID
+		w.greenNames = names
+		if len(names) > 0 {
+			w.s.setTarget(w.id, Target{Commit: tip.ID, State: TargetGreen})
+		}
 		return w.landed(ctx, group, tip.ID)
 	case got.Stale:
 		w.attempt = attempt{}
@@ -613,19 +709,65 @@ func (w *worker) land(ctx context.Context, head Commit, n int) error {
 	return w.waitForTree(ctx, group, tip.ID, got)
 }
 
-// landed records that the target has entries.
+// evidenceOf returns the evidence of some checks.
+func evidenceOf(report CheckReport, names []string) (out []hub.GateEvidence) {
+	for _, asked := range report.Asked {
+		if slices.Contains(names, strings.TrimPrefix(asked.What, "check ")) {
+			out = append(out, asked)
+		}
+	}
+	return out
+}
+
+// goneWith returns the landings that a group of entries took back with the word of a reviewer, by the
+// entries.
+func (w *worker) goneWith(ctx context.Context, group []hub.LandingEntry, tip string) (map[hub.LandingID][]hub.LandingEntry, error) {
+	out := map[hub.LandingID][]hub.LandingEntry{}
+	for _, e := range group {
+		if len(e.Takes) == 0 {
+			continue
+		}
+		landed, err := w.newestLanded(ctx, maxLandings)
+		if err != nil {
+			return nil, err
+		}
+		landed = slices.DeleteFunc(landed, func(l hub.LandingEntry) bool { return !slices.Contains(e.Takes, l.ID) })
+		if out[e.ID], err = w.takenBack(ctx, e.Merged+"^1", tip, landed); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// landed records that the target has entries, and which others it does not have any more.
 func (w *worker) landed(ctx context.Context, group []hub.LandingEntry, tip string) error {
-	err := w.update(ctx, func(c *change) error {
+	gone, err := w.goneWith(ctx, group, tip)
+	if err != nil {
+		return err
+	}
+	err = w.update(ctx, func(c *change) error {
 		for _, e := range group {
 			landed := e.Merged
 			results := e.Results
+			answer := e.GateAnswer
 			e, err := c.advance(e, hub.EntryLanded, actions.LandingLanded, func(e *hub.LandingEntry) {
 				e.LandedCommit = landed
 				e.Head = tip
 				e.Results = results
+				e.GateAnswer = answer
 			})
 			if err != nil {
 				return err
+			}
+			if err := c.noteGone(e, gone[e.ID]); err != nil {
+				return err
+			}
+			if e.Handoff != "" && w.s.work != nil {
+				posted, err := w.s.work.Reviewed(c.tx, e.Handoff, nil)
+				if err != nil {
+					return err
+				}
+				c.posted = append(c.posted, posted...)
 			}
 			if err := c.tellLanded(e); err != nil {
 				return err
@@ -642,6 +784,30 @@ func (w *worker) landed(ctx context.Context, group []hub.LandingEntry, tip strin
 		}
 	}
 	return nil
+}
+
+// noteGone records the landings that an entry took back: the one that it undoes, and others.
+func (c *change) noteGone(e hub.LandingEntry, gone []hub.LandingEntry) error {
+	for _, l := range gone {
+		if err := c.noteUndone(l.ID, e.ID, fmt.Sprintf("%s of %s %s", e.ID, e.Owner, e.TakesBack)); err != nil {
+			return err
+		}
+	}
+	if e.Undoes == "" {
+		return nil
+	}
+	undone, err := c.tx.Landings().Entry(e.Undoes)
+	if err != nil {
+		return ignoreMissing(err)
+	}
+	because := fmt.Sprintf("%s of %s undoes it", e.ID, e.Owner)
+	if e.Because != "" {
+		because = e.Because
+	}
+	if err := c.noteUndone(undone.ID, e.ID, because); err != nil || undone.Undoes == "" {
+		return err
+	}
+	return c.noteRestored(undone.Undoes)
 }
 
 // waitForTree lets entries wait for a working tree in which the target is checked out. Members

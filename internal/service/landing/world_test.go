@@ -71,8 +71,13 @@ func newWorld(t *testing.T, p landing.Setting) *world {
 	w.Service = landing.New(w.store, w.repo, w.check, w.mail, &landing.Options{Clock: clock, Work: w.work})
 	p.Folder = w.repo.dir
 	p.Into = "main"
-	w.policy, err = w.Set(w.ctx, operator, p)
+	if p.Review == "" && p.By == hub.LandingAuto {
+		p.Review = hub.ReviewerNone
+	}
+	set, _, err := w.Set(w.ctx, operator, p)
 	w.must(err)
+	w.policy = set.LandingPolicy
+	w.work.since = w.policy.SetAt
 	w.worker = w.NewWorker(w.policy)
 	return w
 }
@@ -93,6 +98,38 @@ func (w *world) must(err error) {
 	if err != nil {
 		w.Fatal(err)
 	}
+}
+
+// set changes the policy.
+func (w *world) set(p landing.Setting) (landing.View, []string) {
+	w.Helper()
+	p.Folder = w.repo.dir
+	p.Into = "main"
+	got, changed, err := w.Set(w.ctx, operator, p)
+	w.must(err)
+	w.policy = got.LandingPolicy
+	return got, changed
+}
+
+// read lets an agent fetch the whole difference of a review.
+func (w *world) read(as hub.Caller, id hub.ReviewID) {
+	w.Helper()
+	v, err := w.Review(w.ctx, string(id))
+	w.must(err)
+	for _, part := range append([]string{v.Difference}, v.Parts...) {
+		w.must(w.Fetched(w.ctx, as, part))
+	}
+}
+
+// approve lets an agent fetch and approve the review of an entry or a handoff.
+func (w *world) approve(as hub.Caller, id string) hub.Review {
+	w.Helper()
+	v, err := w.Review(w.ctx, id)
+	w.must(err)
+	w.read(as, v.ID)
+	got, err := w.Give(w.ctx, as, id, approve)
+	w.must(err)
+	return got
 }
 
 // land queues a branch for an agent.
@@ -173,6 +210,8 @@ func (w *world) artifact(as hub.Caller, sha256 string) string {
 type works struct {
 	pieces   map[hub.HandoffID]landing.Piece
 	returned []string // handoffs with reasons
+	reviewed []hub.HandoffID
+	since    hub.Time // of work whose end is not given
 }
 
 func (w *works) Piece(_ context.Context, _ hub.Caller, s landing.Subject) (landing.Piece, error) {
@@ -185,9 +224,27 @@ func (w *works) Piece(_ context.Context, _ hub.Caller, s landing.Subject) (landi
 
 func (w *works) Completed(context.Context, hub.Time, int) (out []landing.Finished, _ error) {
 	for _, p := range w.pieces {
-		out = append(out, landing.Finished{Subject: p.Subject, At: p.Ended})
+		at := p.Ended
+		if at.IsZero() {
+			at = w.since
+		}
+		out = append(out, landing.Finished{Subject: p.Subject, At: at})
 	}
 	return out, nil
+}
+
+func (w *works) Held(context.Context, string, hub.Time, int) (out []landing.Piece, _ error) {
+	for _, p := range w.pieces {
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+func (w *works) Reviewed(_ hub.Tx, id hub.HandoffID, v *hub.Review) ([]hub.Message, error) {
+	if v != nil && v.Answers(w.pieces[id].Review) {
+		w.reviewed = append(w.reviewed, id)
+	}
+	return nil, nil
 }
 
 func (w *works) Return(_ hub.Tx, s landing.Subject, reason string) (bool, []hub.Message, error) {

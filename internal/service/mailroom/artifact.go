@@ -147,6 +147,24 @@ func (m *Mailroom) KeepText(text string) (hub.ArtifactRef, error) {
 	return hub.ArtifactRef{Type: "file", Path: path, SHA256: sum, SizeBytes: &size, Description: textArtifact}, err
 }
 
+// Kept returns a reference to a text that KeepText stored. It reports CodeNotFound when there is none.
+func (m *Mailroom) Kept(sum string) (hub.ArtifactRef, error) {
+	if m.artifacts == nil {
+		return hub.ArtifactRef{}, hub.Errorf(hub.CodeNotEnabled, "mailroom.Kept", "this hub does not store artifacts")
+	}
+	f, err := m.artifacts.Open(sum)
+	if err != nil {
+		return hub.ArtifactRef{}, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return hub.ArtifactRef{}, err
+	}
+	size := info.Size()
+	return hub.ArtifactRef{Type: "file", Path: f.Name(), SHA256: sum, SizeBytes: &size, Description: textArtifact}, nil
+}
+
 // spill stores a long text as an artifact and adds a reference to the envelope.
 func (m *Mailroom) spill(long string, e *hub.Envelope) (hub.ArtifactRef, error) {
 	ref, err := m.KeepText(long)

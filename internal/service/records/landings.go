@@ -32,7 +32,7 @@ func (v *verifier) recordLanding(e hub.Entry) {
 	switch e.Action {
 	case actions.LandingSet:
 		kind = "landing policy"
-	case actions.LandingQueued, actions.LandingTried, actions.LandingLanded, actions.LandingReturned, actions.LandingCancelled:
+	case actions.LandingQueued, actions.LandingTried, actions.LandingLanded, actions.LandingReturned, actions.LandingCancelled, actions.LandingUndone:
 		kind = "landing"
 	case actions.ReviewRequested, actions.ReviewGiven:
 		kind = "review"

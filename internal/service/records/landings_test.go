@@ -47,7 +47,31 @@ func (quarry) Keep(context.Context, string, string, string) error { return nil }
 
 func (quarry) Drop(context.Context, string, string) error { return nil }
 
-func (quarry) Known(context.Context, string, []string) error { return nil }
+func (quarry) Files(context.Context, string, string, string) ([]landing.File, error) { return nil, nil }
+
+func (quarry) Fork(context.Context, string, string, string) (string, error) { return "", nil }
+
+func (quarry) Joins(context.Context, string, string, string) ([]landing.Join, error) { return nil, nil }
+
+func (quarry) Combine(context.Context, string, string, string, string) (string, []string, error) {
+	return "", nil, nil
+}
+
+func (quarry) Compose(context.Context, string, string, string, ...string) (landing.Commit, error) {
+	return landing.Commit{}, nil
+}
+
+func (quarry) SamePatch(context.Context, string, string, string, string) (bool, error) {
+	return false, nil
+}
+
+func (quarry) Known(context.Context, string) ([]landing.Check, error) {
+	return []landing.Check{{Name: "test", Required: true}}, nil
+}
+
+func (quarry) Concerned(_ context.Context, _, _, _ string, names []string) ([]string, error) {
+	return names, nil
+}
 
 func (quarry) Run(context.Context, landing.CheckRun) (landing.CheckReport, error) {
 	return landing.CheckReport{Passed: true}, nil
@@ -60,7 +84,9 @@ func (s *story) land(ctx context.Context) {
 	s.t.Helper()
 	l := landing.New(s.store, quarry{}, quarry{}, s.mail, &landing.Options{Clock: s.clock})
 	operator := hub.Caller{Kind: hub.CallerOperator, ID: hub.Operator}
-	s.must(l.Set(ctx, operator, landing.Setting{Folder: "/src", Into: "main", Review: "operator", By: hub.LandingAuto}))
+	if _, _, err := l.Set(ctx, operator, landing.Setting{Folder: "/src", Into: "main", Review: "operator", By: hub.LandingAuto}); err != nil {
+		s.t.Fatal(err)
+	}
 	for _, ref := range []string{"one", "two", "three"} {
 		s.must(l.Land(ctx, ada, landing.Request{Ref: ref, Folder: "/src"}))
 	}

@@ -179,13 +179,15 @@ var (
 
 	SetLanding    = patient(rpc.Repository, administers("parley/landing/set", "Let changes land in a branch of a repository, and say how.", landingSet))
 	ShowLanding   = reads("parley/landing/show", "Show how changes land in a branch of a repository.", landingShow)
+	LandingList   = reads("parley/landing/list", "List the landing policies of this machine, with the gates that are open and the state of each target.", landingPolicies)
 	LandingOff    = rpc.Within(rpc.Repository, administers("parley/landing/off", "End the landing queue of a branch; its entries are cancelled.", landingOff))
 	Land          = patient(rpc.Repository, changes("parley/landings/land", "Queue a branch, a commit or the work of a handoff to land: your own, or any as the operator.", land))
 	ListLandings  = reads("parley/landings/list", "List the entries of landing queues with the head of the target.", landingList)
 	ShowEntry     = rpc.Within(rpc.Repository, reads("parley/landings/show", "Show an entry of a landing queue: difference, reviews, results and the output of the check that runs.", landingEntry))
 	CancelLanding = rpc.Within(rpc.Repository, changes("parley/landings/cancel", "Take an entry out of a landing queue: your own, or any as the operator.", landingCancel))
 	RetryLanding  = patient(rpc.Repository, changes("parley/landings/retry", "Queue an entry again that was returned or waits; the operator's call is a yes.", landingRetry))
-	UndoLanding   = rpc.Within(rpc.Repository, changes("parley/landings/undo", "Queue a commit that takes back a landing.", landingUndo))
+	ApproveEntry  = administers("parley/landings/approve", "Let one commit of an entry land without a check, its review or its contracts.", landingApprove)
+	UndoLanding   = patient(rpc.Repository, changes("parley/landings/undo", "Queue a commit that takes back a landing.", landingUndo))
 	GiveReview    = rpc.Within(rpc.Repository, changes("parley/landings/review", "Answer a review: approve, or changes with findings.", reviewGive))
 	ListReviews   = reads("parley/landings/reviews", "List the reviews that wait, or all.", reviewList)
 	RecordUsage   = changes("parley/spend/record", "Record the tokens and costs of model calls of a turn; for the programs beside an agent.", spendRecord)
@@ -251,7 +253,7 @@ var Operations = rpc.Table[*Services]{
 	AddWindow, RemoveWindow, ListShown, OpenSession, CloseSession, FollowSession, PromptSession, CancelTurn,
 	WaitWake, HandedWake, ReportWake, ListSessions, AllowWake, PauseWake, ResumeWake, TestWake, ProbeGateway, ClaimItem, ReleaseItem, AddItem, NextItem, FinishItem, ListClaims,
 	AskFiles, ReserveFiles, ReleaseFiles, ListFiles, Files,
-	SetLanding, ShowLanding, LandingOff, Land, ListLandings, ShowEntry, CancelLanding, RetryLanding, UndoLanding, GiveReview, ListReviews,
+	SetLanding, ShowLanding, LandingList, LandingOff, Land, ListLandings, ShowEntry, CancelLanding, RetryLanding, ApproveEntry, UndoLanding, GiveReview, ListReviews,
 	AddCheck, ListChecks, ShowCheck, RemoveCheck, TrustChecks, RequireChecks, RunCheck, ShowResult, ListResults,
 	RecordUsage, ShowSpend, CountTexts, ListPrices, SetPrices, SetBudget, ListBudgets, RemoveBudget, StopTurns,
 	AddSource, ListSources, ShowSource, RemoveSource, PollSource, AddSchedule, ListSchedules, RemoveSchedule, RunSchedule,

@@ -2,40 +2,84 @@ package api
 
 import (
 	"context"
+	"encoding/json"
+	"slices"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/landing"
 	"github.com/parley-agents/parley/internal/strictjson"
 )
 
-// LandingParams are the parameters of parley/landing/*.
+// LandingParams are the parameters of parley/landing/*. To set: members that are absent leave the
+// policy as it is, and null is the default.
 type LandingParams struct {
 	Repo   string           `json:"repo"`             // folder in the repository
-	Into   string           `json:"into,omitempty"`   // the target branch; to set: required
+	Into   string           `json:"into,omitempty"`   // the target branch; to set: required unless there is one policy
 	Checks []string         `json:"checks,omitempty"` // names
-	Review string           `json:"review,omitempty"` // an agent, role:ROLE, operator or none
+	Review string           `json:"review,omitempty"` // an agent, role:ROLE, @ABILITY, operator or none
 	By     hub.LandingBy    `json:"by,omitempty"`     // auto or operator
 	Batch  strictjson.Count `json:"batch,omitzero"`
+
+	NoChecks         *bool `json:"no_checks,omitempty"`         // changes may land unchecked
+	Repeat           *int  `json:"repeat,omitempty"`            // times that a failed check is run again
+	UnconcernedLands *bool `json:"unconcerned_lands,omitempty"` // a change that concerns no check lands
+	NoContracts      *bool `json:"no_contracts,omitempty"`      // contracts are not asked
+	Reset            bool  `json:"reset,omitempty"`             // begin with the defaults
+
+	defaults []string // members that were null
 }
 
-// A LandingAnswer is a landing policy.
+// UnmarshalJSON reads the parameters and notes the members that are null.
+func (p *LandingParams) UnmarshalJSON(raw []byte) error {
+	type plain LandingParams
+	if err := strictjson.Decode(raw, (*plain)(p)); err != nil {
+		return err
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &members); err != nil {
+		return err
+	}
+	for name, value := range members {
+		if string(value) == "null" {
+			p.defaults = append(p.defaults, name)
+		}
+	}
+	slices.Sort(p.defaults)
+	return nil
+}
+
+// A LandingAnswer is a landing policy, and what a call changed in it.
 type LandingAnswer struct {
-	Landing hub.LandingPolicy `json:"landing"`
+	Landing landing.View `json:"landing"`
+	Changed []string     `json:"changed,omitempty"` // members
 }
 
 func landingSet(ctx context.Context, s *Services, a hub.Caller, p LandingParams) (LandingAnswer, error) {
-	got, err := s.Landings.Set(ctx, a, landing.Setting{Folder: p.Repo, Into: p.Into, Checks: p.Checks, Review: p.Review, By: p.By, Batch: int(p.Batch)})
-	return LandingAnswer{got}, err
+	got, changed, err := s.Landings.Set(ctx, a, landing.Setting{
+		Folder: p.Repo, Into: p.Into, Checks: p.Checks, NoChecks: p.NoChecks, Review: p.Review, By: p.By, Batch: int(p.Batch), Repeat: p.Repeat,
+		UnconcernedLands: p.UnconcernedLands, NoContracts: p.NoContracts, Reset: p.Reset, Default: p.defaults,
+	})
+	return LandingAnswer{got, changed}, err
 }
 
 func landingShow(ctx context.Context, s *Services, _ hub.Caller, p LandingParams) (LandingAnswer, error) {
-	got, err := s.Landings.Policy(ctx, p.Repo, p.Into)
-	return LandingAnswer{got}, err
+	got, err := s.Landings.View(ctx, p.Repo, p.Into)
+	return LandingAnswer{Landing: got}, err
+}
+
+// LandingPolicies are all landing policies of this machine.
+type LandingPolicies struct {
+	Landings []landing.View `json:"landings"`
+}
+
+func landingPolicies(ctx context.Context, s *Services, _ hub.Caller, _ None) (LandingPolicies, error) {
+	got, err := s.Landings.Views(ctx)
+	return LandingPolicies{got}, err
 }
 
 func landingOff(ctx context.Context, s *Services, a hub.Caller, p LandingParams) (LandingAnswer, error) {
 	got, err := s.Landings.Off(ctx, a, p.Repo, p.Into)
-	return LandingAnswer{got}, err
+	return LandingAnswer{Landing: landing.View{LandingPolicy: got, Required: []string{}, Open: []hub.OpenGate{}}}, err
 }
 
 // LandParams are the parameters of parley/landings/land.
@@ -97,11 +141,23 @@ func landingList(ctx context.Context, s *Services, _ hub.Caller, p LandingsParam
 // EntryParams name an entry of a landing queue.
 type EntryParams struct {
 	ID     hub.LandingID `json:"id"`
-	Reason string        `json:"reason,omitempty"` // to cancel
+	Reason string        `json:"reason,omitempty"` // to cancel and to undo
 }
 
-func landingEntry(ctx context.Context, s *Services, _ hub.Caller, p EntryParams) (landing.Detail, error) {
-	return s.Landings.Show(ctx, p.ID)
+func landingEntry(ctx context.Context, s *Services, a hub.Caller, p EntryParams) (landing.Detail, error) {
+	return s.Landings.Show(ctx, a, p.ID)
+}
+
+// WaiveParams are the parameters of parley/landings/approve.
+type WaiveParams struct {
+	ID      hub.LandingID `json:"id"`
+	Without string        `json:"without"` // the name of a check, checks, review or contracts
+	Because string        `json:"because"`
+}
+
+func landingApprove(ctx context.Context, s *Services, a hub.Caller, p WaiveParams) (landing.Listing, error) {
+	e, err := s.Landings.Waive(ctx, a, p.ID, p.Without, p.Because)
+	return s.oneEntry(ctx, e, err)
 }
 
 func landingCancel(ctx context.Context, s *Services, a hub.Caller, p EntryParams) (landing.Listing, error) {
@@ -115,7 +171,7 @@ func landingRetry(ctx context.Context, s *Services, a hub.Caller, p EntryParams)
 }
 
 func landingUndo(ctx context.Context, s *Services, a hub.Caller, p EntryParams) (landing.Listing, error) {
-	e, err := s.Landings.Undo(ctx, a, p.ID)
+	e, err := s.Landings.Undo(ctx, a, p.ID, p.Reason)
 	return s.oneEntry(ctx, e, err)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/handoff"
+	"github.com/parley-agents/parley/internal/service/landing"
 )
 
 // An Overview says what happens on the hub now. The page, parley watch and the notices
@@ -17,6 +18,7 @@ type Overview struct {
 	Agents  []AgentNow       `json:"agents"` // without the operator
 	Tasks   []handoff.Report `json:"tasks"`  // handoffs that an agent works on
 	Waiting Waiting          `json:"waiting"`
+	Landing []landing.Note   `json:"landing,omitempty"` // gates that are open, and the state of each target
 }
 
 // An AgentNow is an agent with the word for how it stands.
@@ -115,6 +117,13 @@ func overview(ctx context.Context, s *Services, a hub.Caller, _ None) (Overview,
 		agent := agentNow(profile, now, kept, runs.Runs, out.Tasks)
 		agent.Files = held[agent.ID]
 		out.Agents = append(out.Agents, agent)
+	}
+	policies, err := s.Landings.Views(ctx)
+	if err != nil {
+		return out, err
+	}
+	for _, v := range policies {
+		out.Landing = append(out.Landing, v.Notes()...)
 	}
 	out.Waiting, err = s.waiting(ctx, a, out, kept)
 	return out, err

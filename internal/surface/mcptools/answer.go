@@ -476,6 +476,9 @@ func writeHandoffs(b *strings.Builder, a api.HandoffAnswer) int {
 	if a.Landing != nil {
 		for _, e := range a.Landing.Entries {
 			fmt.Fprintf(b, "%s %s: %.12s of %s into %s. %s\n", e.ID, e.State, e.Commit, plaintext.Line(e.Ref), plaintext.Line(e.Into), plaintext.Line(e.Reason))
+			for _, m := range e.Missing {
+				fmt.Fprintf(b, "next for %s: %s\n", m.Who, plaintext.Line(m.Next))
+			}
 		}
 		return 0
 	}

@@ -47,7 +47,7 @@ func TestLandingPage(t *testing.T) {
 	operator.signIn(w.link())
 	viewer.signIn(w.invite("vera"))
 	has(t, operator.get("/landing").body, "No change waits to land", "No change has landed")
-	policy := api.LandingParams{Repo: w.app, Into: w.target(), Review: "operator"}
+	policy := api.LandingParams{Repo: w.app, Into: w.target(), Review: "operator", NoChecks: new(true)}
 	do(w.site, w.operator, api.SetLanding, policy)
 	w.branch("work", "b.go", "package a\n\nvar b = 1\n")
 	do(w.site, w.as("builder"), api.Land, api.LandParams{Ref: "work", Repo: w.app})
@@ -70,7 +70,7 @@ func TestLandingPage(t *testing.T) {
 		has(t, body, "The owner is notified", `<span class="hunk">finding: name it</span>`, "returned")
 	})
 	t.Run("a change of an agent waits for a yes, and the button lands it", func(t *testing.T) {
-		policy.Review = ""
+		policy.Review = hub.ReviewerNone
 		do(w.site, w.operator, api.SetLanding, policy)
 		w.branch("more", "c.go", "package a\n")
 		do(w.site, w.as("tester"), api.Land, api.LandParams{Ref: "more", Repo: w.app})

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/landing"
 	"github.com/parley-agents/parley/internal/surface/api"
 )
 
@@ -14,10 +15,11 @@ const recent = 200 // messages that the map and last words are made of
 // nowData is the Now page.
 type nowData struct {
 	*waits
-	Agents []presence
-	States []stateCount // agents by state, in the order of the list
-	Map    diagram
-	Paused bool // every agent, and wakes
+	Agents  []presence
+	States  []stateCount // agents by state, in the order of the list
+	Map     diagram
+	Paused  bool // every agent, and wakes
+	Landing []landing.Note
 }
 
 func now(ctx context.Context, v *visit) (string, any, error) {
@@ -25,7 +27,11 @@ func now(ctx context.Context, v *visit) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	d := nowData{waits: w}
+	overview, err := v.now(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	d := nowData{waits: w, Landing: overview.Landing}
 	if d.Agents, _, err = v.presences(ctx); err != nil {
 		return "", nil, err
 	}

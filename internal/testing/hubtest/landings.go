@@ -107,7 +107,7 @@ var landingTests = []storeTest{
 		})
 		w.refuse(hub.CodeNotFound, func(tx hub.Tx) error { _, err := tx.Landings().Entry("l9"); return err })
 	}},
-	{"an entry is moved by one caller, and one that landed does not change", func(w *world) {
+	{"an entry is moved by one caller; one that landed can be undone, and nothing else", func(w *world) {
 		e := w.addLandings(aLanding("main", "builder", hub.EntryQueued))[0]
 		put := func(tx hub.Tx) error { _, err := tx.WriteLandings().PutEntry(e); return err }
 		e.State = hub.EntryTrying
@@ -119,6 +119,14 @@ var landingTests = []storeTest{
 		e.Revision = 3
 		e.State = hub.EntryQueued
 		w.refuse(hub.CodeInvalid, put)
+		e.State = hub.EntryUndone
+		e.UndoneBy = "l2"
+		w.update(put)
+		e.Revision = 4
+		e.State = hub.EntryQueued
+		w.refuse(hub.CodeInvalid, put)
+		e.State = hub.EntryLanded // its undo was undone
+		w.update(put)
 	}},
 	{"reviews are numbered, found by their subjects, and answered by one caller", func(w *world) {
 		all := []hub.Review{aReview("h1", ""), aReview("h2", ""), aReview("", "l1"), aReview("h1", "")}

@@ -46,7 +46,31 @@ func (quarry) Keep(context.Context, string, string, string) error { return nil }
 
 func (quarry) Drop(context.Context, string, string) error { return nil }
 
-func (quarry) Known(context.Context, string, []string) error { return nil }
+func (quarry) Files(context.Context, string, string, string) ([]landing.File, error) { return nil, nil }
+
+func (quarry) Fork(context.Context, string, string, string) (string, error) { return "", nil }
+
+func (quarry) Joins(context.Context, string, string, string) ([]landing.Join, error) { return nil, nil }
+
+func (quarry) Combine(context.Context, string, string, string, string) (string, []string, error) {
+	return "", nil, nil
+}
+
+func (quarry) Compose(context.Context, string, string, string, ...string) (landing.Commit, error) {
+	return landing.Commit{}, nil
+}
+
+func (quarry) SamePatch(context.Context, string, string, string, string) (bool, error) {
+	return false, nil
+}
+
+func (quarry) Known(context.Context, string) ([]landing.Check, error) {
+	return []landing.Check{{Name: "test", Required: true}}, nil
+}
+
+func (quarry) Concerned(_ context.Context, _, _, _ string, names []string) ([]string, error) {
+	return names, nil
+}
 
 func (quarry) Run(context.Context, landing.CheckRun) (landing.CheckReport, error) {
 	return landing.CheckReport{Passed: true}, nil

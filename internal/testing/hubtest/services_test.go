@@ -365,7 +365,8 @@ func (checkout) Run(context.Context, check.Job) (check.Outcome, error) {
 
 // setLanding turns landing on, with reviews of the operator.
 func (h *house) setLanding() error {
-	return last(h.landings.Set(h.ctx, operator, landing.Setting{Folder: "/src", Into: "main", Review: "operator", By: hub.LandingAuto}))
+	_, _, err := h.landings.Set(h.ctx, operator, landing.Setting{Folder: "/src", Into: "main", Review: "operator", By: hub.LandingAuto})
+	return err
 }
 
 // land queues a branch of builder.

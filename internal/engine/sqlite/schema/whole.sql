@@ -854,28 +854,6 @@ CREATE TABLE landing_policies (
   body_json TEXT NOT NULL
 ) WITHOUT ROWID;
 
-CREATE TABLE landings (
-  n         INTEGER PRIMARY KEY,           -- ln
-  queue     TEXT NOT NULL,
-  state     TEXT NOT NULL CHECK (state IN ('queued','trying','waiting','landed','returned','cancelled')),
-  owner     TEXT NOT NULL,
-  subject   TEXT,                          -- a handoff or a task
-  undoes    TEXT,
-  revision  INTEGER NOT NULL,
-  body_json TEXT NOT NULL
-);
-
-CREATE INDEX landings_queue ON landings(queue, state, n);
-
-CREATE INDEX landings_state ON landings(state, n);
-
-CREATE INDEX landings_subject ON landings(subject, n) WHERE subject IS NOT NULL;
-
-CREATE TRIGGER landings_fixed BEFORE UPDATE ON landings WHEN OLD.state IN ('landed','cancelled') OR NEW.n <> OLD.n OR NEW.queue <> OLD.queue
-BEGIN
-  SELECT RAISE(ABORT, 'a landing that is over does not change');
-END;
-
 CREATE TABLE reviews (
   n         INTEGER PRIMARY KEY,           -- vn
   handoff   TEXT,
@@ -1060,6 +1038,30 @@ CREATE TABLE "reservations" (
 CREATE INDEX reservations_tree ON reservations (tree, fence);
 
 CREATE INDEX reservations_held ON reservations (state, is_pattern, holder);
+
+CREATE TABLE "landings" (
+  n         INTEGER PRIMARY KEY,           -- ln
+  queue     TEXT NOT NULL,
+  state     TEXT NOT NULL CHECK (state IN ('queued','trying','waiting','landed','returned','cancelled','undone')),
+  owner     TEXT NOT NULL,
+  subject   TEXT,                          -- a handoff or a task
+  undoes    TEXT,
+  revision  INTEGER NOT NULL,
+  body_json TEXT NOT NULL
+);
+
+CREATE INDEX landings_queue ON landings(queue, state, n);
+
+CREATE INDEX landings_state ON landings(state, n);
+
+CREATE INDEX landings_subject ON landings(subject, n) WHERE subject IS NOT NULL;
+
+CREATE TRIGGER landings_fixed BEFORE UPDATE ON landings
+WHEN OLD.state = 'cancelled' OR (OLD.state = 'landed' AND NEW.state <> 'undone') OR (OLD.state = 'undone' AND NEW.state <> 'landed')
+  OR NEW.n <> OLD.n OR NEW.queue <> OLD.queue
+BEGIN
+  SELECT RAISE(ABORT, 'a landing that is over does not change');
+END;
 
 CREATE TABLE "check_results" (
   n          INTEGER PRIMARY KEY,           -- cN

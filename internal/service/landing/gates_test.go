@@ -1,0 +1,277 @@
+package landing_test
+
+import (
+	"testing"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/landing"
+)
+
+// A try is one way to a gate, and what it must come to.
+type try struct {
+	name   string
+	policy landing.Setting
+	do     func(w *world) hub.LandingID
+	want   hub.LandingState
+}
+
+// tried runs tries, and returns those that ended otherwise.
+func tried(t *testing.T, all []try) (wrong int) {
+	for _, c := range all {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, c.policy)
+			id := c.do(w)
+			w.turn()
+			e := w.entry(id)
+			if e.State != c.want {
+				wrong++
+				t.Errorf("got %s (%s), want %s", e.State, e.Reason, c.want)
+			}
+			w.saysNext(e)
+		})
+	}
+	return wrong
+}
+
+// saysNext wants an answer without a yes to name each missing part, who supplies it and the next step,
+// in a few bytes.
+func (w *world) saysNext(e hub.LandingEntry) {
+	w.Helper()
+	size := len(e.Reason)
+	for _, m := range e.Missing {
+		size += len(m.What) + len(m.Who) + len(m.Next)
+		if m.What == "" || m.Who == "" || m.Next == "" {
+			w.Errorf("%s lacks a part: %+v", e.ID, m)
+		}
+	}
+	isOpen := e.State == hub.EntryWaiting || e.State == hub.EntryReturned
+	if isOpen && len(e.Missing) == 0 {
+		w.Errorf("%s is %s and says nothing", e.ID, e.State)
+	}
+	if size > 1500 {
+		w.Errorf("%s answers with %d bytes", e.ID, size)
+	}
+}
+
+const pieceID = hub.HandoffID("01960000-0000-7000-8000-00000000000a")
+
+// withPiece gives the branch work the handoff of ada, which asks for rex.
+func (w *world) withPiece() {
+	w.good("work")
+	w.work.pieces[pieceID] = landing.Piece{
+		Subject: landing.Subject{Handoff: pieceID}, Folder: w.repo.dir, Commit: w.repo.git("", "rev-parse", "work"), Branch: "work", Owner: "ada", Title: "login", Review: "rex", Asker: "planner",
+		Missing: "it is not completed",
+	}
+}
+
+// Every kind of evidence that is absent, of another name, of another commit, older, or made by the
+// author: no yes.
+func TestNoYesWithoutEvidence(t *testing.T) {
+	auto := plain
+	byRex := landing.Setting{Checks: []string{"test"}, Review: "rex", By: hub.LandingAuto}
+	red := func(w *world, name string) hub.LandingID {
+		w.branch(name, map[string]string{"mod/" + name: "broken\n"})
+		return w.land(ada, name).ID
+	}
+	approved := func(w *world, as hub.Caller, id hub.LandingID) {
+		v, err := w.Review(w.ctx, string(id))
+		w.must(err)
+		w.read(as, v.ID)
+		w.Give(w.ctx, as, string(id), approve)
+	}
+	wrong := tried(t, []try{
+		{"check absent: none is required and none is named", auto, func(w *world) hub.LandingID {
+			p := w.policy
+			p.Checks = []string{}
+			w.must(w.store.Update(w.ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.WriteLandings().PutPolicy(p) }))
+			w.good("a")
+			return w.land(ada, "a").ID
+		}, hub.EntryWaiting},
+		{"check misspelt: the policy names one that is not there", auto, func(w *world) hub.LandingID {
+			w.check.known = []landing.Check{{Name: "tests"}}
+			w.good("a")
+			return w.land(ada, "a").ID
+		}, hub.EntryWaiting},
+		{"check of another name is green beside the red one", auto, func(w *world) hub.LandingID {
+			w.check.known = []landing.Check{{Name: "test"}, {Name: "lint", Required: true}}
+			w.check.commands = map[string]string{"lint": "exit 0"}
+			return red(w, "a")
+		}, hub.EntryReturned},
+		{"required check, which the policy does not name", landing.Setting{NoChecks: new(true), By: hub.LandingAuto}, func(w *world) hub.LandingID {
+			w.check.known = []landing.Check{{Name: "test", Required: true}}
+			return red(w, "a")
+		}, hub.EntryReturned},
+		{"check passed on the branch alone, not on the state that will be", auto, func(w *world) hub.LandingID {
+			w.branch("a", map[string]string{"pair/1.a": "x\n"})
+			w.repo.write(commitOf{branch: "main", from: "refs/heads/main", files: map[string]string{"pair/1.b": "x\n"}})
+			return w.land(ada, "a").ID
+		}, hub.EntryReturned},
+		{"check that cannot run", auto, func(w *world) hub.LandingID {
+			w.check.fails = hub.Errorf(hub.CodeNotEnabled, "test", "no sandbox")
+			w.good("a")
+			return w.land(ada, "a").ID
+		}, hub.EntryWaiting},
+		{"check that does not concern the change", auto, func(w *world) hub.LandingID {
+			w.check.when = map[string]string{"test": "src/"}
+			return red(w, "a")
+		}, hub.EntryWaiting},
+		{"review absent", byRex, func(w *world) hub.LandingID { w.good("a"); return w.land(ada, "a").ID }, hub.EntryWaiting},
+		{"review of another agent", byRex, func(w *world) hub.LandingID {
+			w.good("a")
+			id := w.land(ada, "a").ID
+			approved(w, bob, id)
+			return id
+		}, hub.EntryWaiting},
+		{"review by the author", byRex, func(w *world) hub.LandingID {
+			w.good("a")
+			id := w.land(rex, "a").ID
+			approved(w, rex, id)
+			return id
+		}, hub.EntryWaiting},
+		{"review by a co-author", byRex, func(w *world) hub.LandingID {
+			w.repo.write(commitOf{branch: "a", from: "refs/heads/main", trailer: "Co-authored-by: rex <rex@localhost>", files: map[string]string{"mod/a": "ok\n"}})
+			id := w.land(ada, "a").ID
+			approved(w, rex, id)
+			return id
+		}, hub.EntryWaiting},
+		{"review of an older commit", byRex, func(w *world) hub.LandingID {
+			w.good("a")
+			id := w.land(ada, "a").ID
+			approved(w, rex, id)
+			w.repo.write(commitOf{branch: "a", from: "refs/heads/a", files: map[string]string{"mod/more": "ok\n"}})
+			return w.land(ada, "a").ID
+		}, hub.EntryWaiting},
+		{"review of another branch with another content", byRex, func(w *world) hub.LandingID {
+			w.good("a")
+			w.good("b")
+			approved(w, rex, w.land(ada, "a").ID)
+			return w.land(ada, "b").ID
+		}, hub.EntryWaiting},
+		{"review of a difference that was not fetched", byRex, func(w *world) hub.LandingID {
+			w.good("a")
+			id := w.land(ada, "a").ID
+			w.Give(w.ctx, rex, string(id), approve)
+			return id
+		}, hub.EntryWaiting},
+		{"review that a package asks for, by its branch", auto, func(w *world) hub.LandingID { w.withPiece(); return w.land(bob, "work").ID }, hub.EntryWaiting},
+		{"review that a package asks for, by its commit", auto, func(w *world) hub.LandingID {
+			w.withPiece()
+			return w.land(bob, w.repo.git("", "rev-parse", "work")).ID
+		}, hub.EntryWaiting},
+		{"review that a package asks for, by the same patch", auto, func(w *world) hub.LandingID {
+			w.withPiece()
+			w.repo.write(commitOf{branch: "picked", from: "refs/heads/main", author: "x", files: map[string]string{"mod/work": "ok\n"}})
+			return w.land(ada, "picked").ID
+		}, hub.EntryWaiting},
+		{"yes of the operator absent", landing.Setting{Checks: []string{"test"}}, func(w *world) hub.LandingID { w.good("a"); return w.land(ada, "a").ID }, hub.EntryWaiting},
+		{"work of others taken back", auto, func(w *world) hub.LandingID {
+			w.aliceLands()
+			w.repo.write(commitOf{branch: "bob", from: "refs/heads/bob", merge: "refs/heads/main"})
+			return w.land(bob, "bob").ID
+		}, hub.EntryWaiting},
+		{"undo by an agent", auto, func(w *world) hub.LandingID {
+			e := w.aliceLands()
+			undo, err := w.Undo(w.ctx, ada, e.ID, "")
+			w.must(err)
+			return undo.ID
+		}, hub.EntryWaiting},
+		{"word of a person for another commit", auto, func(w *world) hub.LandingID {
+			id := red(w, "a")
+			_, err := w.Waive(w.ctx, operator, id, "test", "hotfix")
+			w.must(err)
+			w.repo.write(commitOf{branch: "a", from: "refs/heads/a", files: map[string]string{"mod/more": "broken\n"}})
+			return w.land(ada, "a").ID
+		}, hub.EntryReturned},
+		{"contract that does not hold", auto, func(w *world) hub.LandingID {
+			w.Service = landing.New(w.store, w.repo, w.check, w.mail, &landing.Options{Clock: w.clock(), Contracts: broken("the contract User is not agreed")})
+			w.worker = w.NewWorker(w.policy)
+			w.good("a")
+			return w.land(ada, "a").ID
+		}, hub.EntryReturned},
+	})
+	if wrong > 0 {
+		t.Errorf("%d tries got further than allowed", wrong)
+	}
+}
+
+// Honest users: no wrong no.
+func TestHonestUsersLand(t *testing.T) {
+	auto := plain
+	repeat := 1
+	wrong := tried(t, []try{
+		{"a single developer, with one repository and no project", landing.Setting{Checks: []string{"test"}}, func(w *world) hub.LandingID { w.good("a"); return w.land(operator, "a").ID }, hub.EntryLanded},
+		{"a change of README alone, as init sets it", landing.Setting{Checks: []string{"test"}, By: hub.LandingAuto, UnconcernedLands: new(true)}, func(w *world) hub.LandingID {
+			w.check.when = map[string]string{"test": "mod/"}
+			w.branch("a", map[string]string{"README": "text\n"})
+			return w.land(ada, "a").ID
+		}, hub.EntryLanded},
+		{"edited tests", auto, func(w *world) hub.LandingID {
+			w.branch("a", map[string]string{"tests/one": "another\n"})
+			return w.land(ada, "a").ID
+		}, hub.EntryLanded},
+		{"a person who merges by hand", auto, func(w *world) hub.LandingID {
+			w.good("a")
+			w.good("b")
+			w.repo.write(commitOf{branch: "main", from: "refs/heads/main", merge: "refs/heads/a", author: "Ana", files: map[string]string{"mod/a": "ok\n"}})
+			return w.land(ada, "b").ID
+		}, hub.EntryLanded},
+		{"a hotfix with broken checks, by name", auto, func(w *world) hub.LandingID {
+			w.branch("fix", map[string]string{"mod/fix": "broken\n"})
+			id := w.land(operator, "fix").ID
+			_, err := w.Waive(w.ctx, operator, id, "checks", "the test server is down")
+			w.must(err)
+			return id
+		}, hub.EntryLanded},
+		{"a flaky check", landing.Setting{Checks: []string{"test"}, By: hub.LandingAuto, Repeat: &repeat}, func(w *world) hub.LandingID {
+			w.check.commands = map[string]string{"test": "[ -e " + w.repo.dir + "/once ] || { touch " + w.repo.dir + "/once; exit 1; }"}
+			w.good("a")
+			return w.land(ada, "a").ID
+		}, hub.EntryLanded},
+		{"a repository that is checked elsewhere, opened by name", landing.Setting{NoChecks: new(true), By: hub.LandingAuto}, func(w *world) hub.LandingID {
+			w.check.known = []landing.Check{}
+			w.good("a")
+			return w.land(ada, "a").ID
+		}, hub.EntryLanded},
+		{"an agent that commits under the person's name, reviewed by another", landing.Setting{Checks: []string{"test"}, Review: "rex", By: hub.LandingAuto}, func(w *world) hub.LandingID {
+			w.repo.write(commitOf{branch: "a", from: "refs/heads/main", author: "Ana", files: map[string]string{"mod/a": "ok\n"}})
+			id := w.land(ada, "a").ID
+			w.approve(rex, string(id))
+			return id
+		}, hub.EntryLanded},
+		{"a branch that merged main", auto, func(w *world) hub.LandingID {
+			w.aliceLands()
+			w.repo.write(commitOf{branch: "bob", from: "refs/heads/bob", merge: "refs/heads/main", files: map[string]string{"src/alice.go": "new\n", "src/other.go": "new\n"}})
+			return w.land(bob, "bob").ID
+		}, hub.EntryLanded},
+		{"a later change of the same file by another agent", auto, func(w *world) hub.LandingID {
+			w.aliceLands()
+			w.branch("next", map[string]string{"src/alice.go": "newer\n"})
+			return w.land(bob, "next").ID
+		}, hub.EntryLanded},
+		{"a deliberate way back, begun after the landing", auto, func(w *world) hub.LandingID {
+			w.aliceLands()
+			w.branch("back", map[string]string{"src/alice.go": "old\n"})
+			return w.land(bob, "back").ID
+		}, hub.EntryLanded},
+		{"the operator's undo", auto, func(w *world) hub.LandingID {
+			undo, err := w.Undo(w.ctx, operator, w.aliceLands().ID, "slow")
+			w.must(err)
+			return undo.ID
+		}, hub.EntryLanded},
+		{"the operator's commit with the patch of work that an agent wants reviewed", auto, func(w *world) hub.LandingID {
+			w.withPiece()
+			w.repo.write(commitOf{branch: "mine", from: "refs/heads/main", author: "Ana", files: map[string]string{"mod/work": "ok\n"}})
+			return w.land(operator, "mine").ID
+		}, hub.EntryLanded},
+		{"a repair while the head is red", auto, func(w *world) hub.LandingID {
+			w.repo.write(commitOf{branch: "main", from: "refs/heads/main", files: map[string]string{"mod/base": "broken\n"}})
+			w.good("waits")
+			w.land(ada, "waits")
+			w.branch("repair", map[string]string{"mod/base": "ok\n"})
+			return w.land(bob, "repair").ID
+		}, hub.EntryLanded},
+	})
+	if wrong > 0 {
+		t.Errorf("%d honest users got a wrong no", wrong)
+	}
+}

@@ -1,0 +1,95 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/confine"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/rpc"
+)
+
+// landings has agents open the gates of a landing queue: no commit that fails the check, or that was
+// not reviewed, comes into main.
+func (s *scene) landings() {
+	r := &landingRepo{s.t, filepath.Join(s.root, "shop")}
+	r.write("mod/base", "ok\n")
+	r.git("init", "-q", "-b", "main")
+	r.commit("first")
+	operator := s.as(s.operator)
+	must(rpc.Call(s.t.Context(), operator, api.AddCheck, api.AddCheckParams{
+		RepositoryParams: api.RepositoryParams{Repository: r.dir}, Name: "test", Command: []string{"sh", "-c", moduleCheck}, Required: true, Unconfined: confine.Supported() != nil,
+	}))(s.t)
+	must(rpc.Call(s.t.Context(), operator, api.SetLanding, api.LandingParams{Repo: r.dir, Into: "main", Review: "alice", By: hub.LandingAuto}))(s.t)
+	policy := func() string {
+		return must(rpc.Call(s.t.Context(), operator, api.ShowLanding, api.LandingParams{Repo: r.dir}))(s.t).Landing.Digest()
+	}
+	before := policy()
+
+	// Policies and words belong to the operator.
+	for _, more := range []string{`"no_checks":true`, `"review":"none"`, `"review":"mallory"`, `"by":"operator"`, `"no_contracts":true`, `"unconcerned_lands":true`, `"repeat":3`, `"reset":true`, `"checks":null`} {
+		a := s.call(s.t, s.mallory, "parley/landing/set", fmt.Sprintf(`{"repo":%q,"into":"main",%s}`, r.dir, more))
+		s.try(a.Error == nil || policy() != before, "mallory set %s", more)
+	}
+	a := s.call(s.t, s.mallory, "parley/landing/off", fmt.Sprintf(`{"repo":%q}`, r.dir))
+	s.try(a.Error == nil, "mallory turned landing off")
+
+	// Branches that are red, that were approved by their author, or that nobody reviewed.
+	head := r.git("rev-parse", "main")
+	got := func() bool { return r.git("rev-parse", "main") != head }
+	entry := func(branch string) string {
+		a := s.call(s.t, s.mallory, "parley/landings/land", fmt.Sprintf(`{"ref":%q,"repo":%q}`, branch, r.dir))
+		var made struct{ Entries []hub.LandingEntry }
+		json.Unmarshal(a.Result, &made)
+		if len(made.Entries) != 1 {
+			s.t.Fatalf("%s was not queued: %s", branch, a.body)
+		}
+		return string(made.Entries[0].ID)
+	}
+	for i, author := range []string{"mallory", "alice", "someone"} {
+		branch := fmt.Sprint("branch-", i)
+		r.git("switch", "-q", "-c", branch, "main")
+		r.write("mod/"+branch, "ok\n")
+		r.git("add", "-A")
+		r.git("commit", "-q", "-m", "work\n\nCo-authored-by: "+author+" <"+author+"@localhost>")
+		r.git("switch", "-q", "main")
+		id := entry(branch)
+		for _, key := range []string{s.mallory, s.bob, s.alice} { // alice fetched nothing, and is a co-author of one
+			for _, verdict := range []string{"approve", "APPROVE", "approved", "yes", ""} {
+				a := s.call(s.t, key, "parley/landings/review", fmt.Sprintf(`{"id":%q,"verdict":%q}`, id, verdict))
+				s.try(a.Error == nil || got(), "%s: a review %q counts", branch, verdict)
+			}
+		}
+		for _, method := range []string{"parley/landings/retry", "parley/approve"} {
+			s.call(s.t, s.mallory, method, fmt.Sprintf(`{"id":%q}`, id))
+			s.try(got(), "%s landed by %s", branch, method)
+		}
+		for _, what := range []string{"review", "test", "checks", "contracts", ""} {
+			a := s.call(s.t, s.mallory, "parley/landings/approve", fmt.Sprintf(`{"id":%q,"without":%q,"because":"it is good"}`, id, what))
+			s.try(a.Error == nil || got(), "%s: mallory lets it land without %s", branch, what)
+		}
+		for _, key := range []string{s.bob, s.alice} {
+			for _, method := range []string{"parley/landings/cancel", "parley/landings/undo"} {
+				a := s.call(s.t, key, method, fmt.Sprintf(`{"id":%q}`, id))
+				s.try(a.Error == nil, "%s of another agent: %s", branch, method)
+			}
+		}
+		for _, state := range r.settle(s.t.Context(), operator) {
+			s.try(state.State == hub.EntryLanded, "%s landed", state.ID)
+		}
+	}
+
+	// A review that fits the branch is no check: red work does not land.
+	r.branch("red", "mod/red", "broken\n")
+	id := entry("red")
+	s.fetch(s.t, s.alice)
+	s.call(s.t, s.alice, "parley/landings/review", fmt.Sprintf(`{"id":%q,"verdict":"approve"}`, id))
+	for _, e := range r.settle(s.t.Context(), operator) {
+		isRed := string(e.ID) == id
+		s.try(e.State == hub.EntryLanded || (isRed && !strings.Contains(e.Reason, "fails the check test")), "%s is %s: %s", e.ID, e.State, e.Reason)
+	}
+	s.try(got(), "main moved")
+}
