@@ -407,7 +407,7 @@ func mayClose(m *mover, op string, h hub.Handoff) error {
 		return err
 	}
 	return hub.Errorf(hub.CodeConflict, op, "handoff %s waits for the review of its work, and is closed when it was approved", h.ID).
-		WithHint("the operator can close it without: parley handoff close %s --as-operator", h.ID)
+		WithHint("the operator can close it without a review")
 }
 
 // Reviewed closes a completed handoff whose work was approved, inside tx: by the reviewer that the

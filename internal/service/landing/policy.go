@@ -130,7 +130,7 @@ func refuseCheck(op, repository, name string, known []Check) error {
 	i := slices.IndexFunc(known, func(k Check) bool { return k.Name == name })
 	switch {
 	case i < 0:
-		return hub.UnknownCheck(hub.CodeNotFound, op, repository, name, namesOf(known))
+		return hub.UnknownCheck(hub.CodeInvalid, op, repository, name, namesOf(known))
 	case known[i].InPlace:
 		return hub.Errorf(hub.CodeInvalid, op, "the check %s runs in place, which does not count for landing", name).WithHint("add a check that runs on the commit: {check.add}")
 	}

@@ -124,6 +124,13 @@ func TestWhichChecks(t *testing.T) {
 		isAsked := func(v hub.GateEvidence) bool {
 			return v.What == "check test" && strings.HasSuffix(v.Evidence, "passed") && v.Of == got.LandedCommit && v.By == hub.Self
 		}
+		journal, err := hub.Read(w.ctx, w.store, func(r hub.Reader) ([]hub.Entry, error) {
+			return r.Journal(hub.JournalQuery{Subject: string(e.ID), Newest: true, Limit: 1})
+		})
+		w.must(err)
+		if len(journal) != 1 || !strings.Contains(string(journal[0].Facts), `"asked":[{"what":"check test","evidence":"k`) {
+			t.Errorf("the journal has not the evidence: %s", journal[0].Facts)
+		}
 		if got.Answer != "yes" || !slices.ContainsFunc(got.Asked, isAsked) {
 			t.Errorf("answer: %+v", got.GateAnswer)
 		}

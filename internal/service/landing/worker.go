@@ -18,6 +18,7 @@ func (s *Service) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	running := map[string]context.CancelFunc{}
+	s.nameUnchecked(ctx)
 	s.follow(ctx, hub.Consumer{
 		Name: "landing.Run",
 		Gap:  20 * time.Millisecond,
@@ -50,6 +51,22 @@ func (s *Service) Run(ctx context.Context) error {
 		Failed: s.failed("landing.Run"),
 	})
 	return ctx.Err()
+}
+
+// nameUnchecked logs the policies under which nothing lands, because no check is asked for and the
+// operator did not allow that: those of an earlier version, at the first start with this one.
+func (s *Service) nameUnchecked(ctx context.Context) {
+	all, err := s.Views(ctx)
+	if err != nil {
+		s.log.Warn("cannot read the landing policies", "op", "landing.Run", "err", err)
+	}
+	for _, v := range all {
+		if v.Unchecked == "" {
+			continue
+		}
+		at := hub.LandingEntry{Repository: v.Repository, Into: v.Into}
+		s.log.Warn("nothing lands in a branch", "op", "landing.Run", "repository", v.Repository, "into", v.Into, "why", v.Unchecked, "next", nextForChecks(at, v.Unchecked))
+	}
 }
 
 func (s *Service) failed(op string) func(error) {
