@@ -1,15 +1,18 @@
 package server_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/confine"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/internal/testing/patience"
 )
 
 // landings has agents open the gates of a landing queue: no commit that fails the check, or that was
@@ -20,12 +23,14 @@ func (s *scene) landings() {
 	r.git("init", "-q", "-b", "main")
 	r.commit("first")
 	operator := s.as(s.operator)
-	must(rpc.Call(s.t.Context(), operator, api.AddCheck, api.AddCheckParams{
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience.For(time.Minute))
+	defer cancel()
+	must(rpc.Call(ctx, operator, api.AddCheck, api.AddCheckParams{
 		RepositoryParams: api.RepositoryParams{Repository: r.dir}, Name: "test", Command: []string{"sh", "-c", moduleCheck}, Required: true, Unconfined: confine.Supported() != nil,
 	}))(s.t)
-	must(rpc.Call(s.t.Context(), operator, api.SetLanding, api.LandingParams{Repo: r.dir, Into: "main", Review: "alice", By: hub.LandingAuto}))(s.t)
+	must(rpc.Call(ctx, operator, api.SetLanding, api.LandingParams{Repo: r.dir, Into: "main", Review: "alice", By: hub.LandingAuto}))(s.t)
 	policy := func() string {
-		return must(rpc.Call(s.t.Context(), operator, api.ShowLanding, api.LandingParams{Repo: r.dir}))(s.t).Landing.Digest()
+		return must(rpc.Call(ctx, operator, api.ShowLanding, api.LandingParams{Repo: r.dir}))(s.t).Landing.Digest()
 	}
 	before := policy()
 
@@ -77,7 +82,7 @@ func (s *scene) landings() {
 				s.try(a.Error == nil, "%s of another agent: %s", branch, method)
 			}
 		}
-		for _, state := range r.settle(s.t.Context(), operator) {
+		for _, state := range r.settle(ctx, operator) {
 			s.try(state.State == hub.EntryLanded, "%s landed", state.ID)
 		}
 	}
@@ -87,7 +92,7 @@ func (s *scene) landings() {
 	id := entry("red")
 	s.fetch(s.t, s.alice)
 	s.call(s.t, s.alice, "parley/landings/review", fmt.Sprintf(`{"id":%q,"verdict":"approve"}`, id))
-	for _, e := range r.settle(s.t.Context(), operator) {
+	for _, e := range r.settle(ctx, operator) {
 		isRed := string(e.ID) == id
 		s.try(e.State == hub.EntryLanded || (isRed && !strings.Contains(e.Reason, "fails the check test")), "%s is %s: %s", e.ID, e.State, e.Reason)
 	}

@@ -33,6 +33,7 @@ import (
 	"github.com/parley-agents/parley/internal/testing/hostiletest"
 	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/server"
 )
 
 // A scene is a hub under attack. Mallory is an agent of the hub and uses its own key
@@ -103,6 +104,7 @@ func TestAttack(t *testing.T) {
 	o := onLoopback("back", "backend", "backend")
 	o.Coordination.Allow = nil // nothing on this machine may be called
 	o.Roots = []string{root}
+	o.Checks = server.Checks{Program: program(t)}
 	r := start(t, o)
 	keys := r.add(t, "alice", "bob", "mallory")
 	s := &scene{running: r, alice: keys[0], bob: keys[1], mallory: keys[2], root: root, secret: "for bob alone: swordfish", flood: 300}
