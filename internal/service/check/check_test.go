@@ -392,7 +392,7 @@ func TestExecution(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				w.Try(ctx, self, plan, since)
+				w.Try(ctx, self, plan, false, since)
 			}()
 			<-w.begun
 			w.kill()

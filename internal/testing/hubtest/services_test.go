@@ -859,9 +859,8 @@ var operations = []struct {
 	}},
 	{"contract record a deployment", func(h *house) func() error {
 		c := h.agreed()
-		if _, err := h.contracts.AddEnvironment(h.ctx, operator, contract.EnvironmentChange{InProject: c.InProject, Name: "prod"}); err != nil {
-			h.Fatal(err)
-		}
+		_, err := h.contracts.AddEnvironment(h.ctx, operator, contract.EnvironmentChange{InProject: c.InProject, Name: "prod"})
+		h.must(err)
 		return func() error {
 			return last(h.contracts.Deployed(h.ctx, operator, contract.Release{InProject: c.InProject, As: contract.As{Repo: "backend"}, Env: "prod", Commit: strings.Repeat("c", 40)}))
 		}
