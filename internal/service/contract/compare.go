@@ -41,7 +41,7 @@ type judgement struct {
 	later   compat.Document
 	pair    string
 	verdict compat.Verdict // without consumers
-	fresh   bool           // it was computed and is not stored yet
+	fresh   bool           // it is not stored yet
 
 	consumers []compat.Consumer
 	forThem   compat.Verdict // with the verdicts for the consumers
@@ -138,7 +138,7 @@ func (c *comparer) answer(ctx context.Context, caller hub.AgentID, q question) (
 	if err != nil {
 		return judgement{}, err
 	}
-	out := judgement{base: q.base, format: got.later.Format(), later: got.later, pair: q.pair, verdict: got.verdict, fresh: got.fresh, consumers: q.consumers}
+	out := judgement{base: q.base, format: got.later.Format(), later: got.later, pair: q.pair, verdict: got.verdict, fresh: got.fresh || q.stored == "", consumers: q.consumers}
 	out.forThem = out.verdict.ForConsumers(q.consumers)
 	return out, nil
 }
@@ -230,7 +230,7 @@ func (c *comparer) run(f *flight, q question) {
 
 // remember keeps an answer and forgets the oldest ones beyond maxRemembered. c.mu is held.
 func (c *comparer) remember(q question, got answer) {
-	got.fresh = false // the question that computed it stores it
+	got.fresh = false // a question to which the store has no verdict stores it
 	c.remembered = slices.DeleteFunc(c.remembered, func(r remembered) bool { return r.pair == q.pair })
 	c.remembered = append(c.remembered, remembered{q.pair, len(q.base.content) + len(q.content), got})
 	size := 0

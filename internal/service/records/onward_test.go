@@ -34,6 +34,10 @@ func (b *workbench) Patch(context.Context, hub.Rescue, int) (string, bool, error
 	return "", false, nil
 }
 
+func (b *workbench) Askers(_ hub.Reader, h hub.Handoff) ([]hub.AgentID, error) {
+	return []hub.AgentID{h.From}, nil
+}
+
 func (b *workbench) Kept(context.Context, hub.AgentID) (continuation.Kept, bool, error) {
 	return continuation.Kept{Folder: "/src"}, true, nil
 }

@@ -13,7 +13,7 @@ CREATE INDEX IF NOT EXISTS tokens_agent ON tokens(agent);
 CREATE INDEX IF NOT EXISTS tokens_expiry ON tokens(expires_at);
 CREATE INDEX IF NOT EXISTS tokens_project ON tokens(project, created_at);
 
-INSERT OR IGNORE INTO tokens
+INSERT OR IGNORE INTO tokens (id, agent, project, permissions_json, created_by, created_at, expires_at, revoked_at)
   SELECT facts_json ->> 'jti', facts_json ->> 'agent', subject, facts_json -> 'permissions', actor, at, replace(facts_json ->> 'expires', 'Z', '.000Z'), NULL
   FROM journal WHERE action = 'token.minted' AND facts_json ->> 'jti' IS NOT NULL;
 
