@@ -351,7 +351,7 @@ func TestTools(t *testing.T) {
 				}
 				for _, question := range []map[string]any{
 					in("action", "who_breaks", "content", map[string]any{"method": "PUT", "path": "/user"}),
-					{"action": "may_merge", "projectId": project, "repoName": "app", "commit": "c1"},
+					{"action": "may_merge", "projectId": project, "repoName": "app", "commit": strings.Repeat("c1", 20)},
 				} {
 					got := builder.call(t, "coordinate", question)
 					if answer := got.data["answer"]; (answer != "breaking" && answer != "no") || got.data["next"] == "" || len(got.text) > 1500 {

@@ -53,6 +53,9 @@ func TestSchemasAgreeWithParameters(t *testing.T) {
 				if of == nil { // the questions of agents
 					of = methods["parley/contract/"+action]
 				}
+				if of == nil { // of this hub alone
+					of = methods["parley/"+action]
+				}
 				if of == nil {
 					t.Errorf("%s: there is no operation for the action %s", name, action)
 					continue
