@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
@@ -112,7 +113,7 @@ func (s *Server) openFiles(context.Context) error {
 		trees = distantTrees{evidence.NewTrees(in, o.Machine), s.distant}
 	}
 	s.trees = trees
-	s.files, err = reservation.New(s.store, trees, lives{s.wakes, func(agent hub.AgentID) bool { return s.keeper.Busy(agent) }}, s.mail, o)
+	s.files, err = reservation.New(s.store, trees, lives{s.clock, s.wakes, func(agent hub.AgentID) bool { return s.keeper.Busy(agent) }}, s.mail, o)
 	return err
 }
 
@@ -158,6 +159,7 @@ func (d distantTrees) Tree(ctx context.Context, path string) (hub.WorkingTree, e
 // lives knows the sessions of agents: those in terminals and of kept agents by their presence,
 // those of runs by the runs.
 type lives struct {
+	clock hub.Clock
 	wakes *wake.Machine
 	kept  func(hub.AgentID) bool // whether a turn of a kept agent runs
 }
@@ -167,6 +169,9 @@ const openRuns = 20
 
 // Life implements reservation.Sessions.
 func (l lives) Life(r hub.Reader, agent hub.AgentID, session string) (hub.SessionLife, error) {
+	if isRevoked, err := l.isRevoked(r, agent); err != nil || isRevoked {
+		return hub.SessionLife{Known: isRevoked, Over: isRevoked}, err
+	}
 	if l.kept(agent) {
 		return hub.SessionLife{Known: true, Busy: true}, nil
 	}
@@ -183,4 +188,17 @@ func (l lives) Life(r hub.Reader, agent hub.AgentID, session string) (hub.Sessio
 		}
 	}
 	return l.wakes.Life(r, agent, session)
+}
+
+// isRevoked reports whether an agent had a key of its own and has no valid one any more: none of
+// its sessions can go on.
+func (l lives) isRevoked(r hub.Reader, agent hub.AgentID) (bool, error) {
+	keys, err := r.Keys(agent)
+	if err != nil {
+		return false, err
+	}
+	now := l.clock.Now()
+	isLive := func(k hub.Key) bool { return k.Live(now) }
+	isOwn := func(k hub.Key) bool { return !k.Lent() }
+	return slices.ContainsFunc(keys, isOwn) && !slices.ContainsFunc(keys, isLive), nil
 }

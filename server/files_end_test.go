@@ -1,12 +1,16 @@
 package server_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
@@ -181,4 +185,187 @@ func TestEndsOfReservations(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestReadingIsASignOfLife has an agent without hooks only read its inbox: it keeps its files. After
+// its last call they are left.
+func TestReadingIsASignOfLife(t *testing.T) {
+	t.Parallel()
+	w := newSharedTree(t)
+	w.edit("builder", "a.txt", "two\n")
+	for range 4 {
+		w.pass(10 * time.Minute)
+		w.wantList("held a.txt builder")
+		must(rpc.Call(t.Context(), w.as(w.keys["builder"]), api.Inbox, api.InboxParams{}))(t)
+	}
+	w.pass(16 * time.Minute)
+	w.wantList("orphan a.txt builder")
+	w.wantClean()
+}
+
+// reserve reserves a pattern of the repository as an agent.
+func (w *sharedTree) reserve(agent hub.AgentID, pattern string, shared bool) reservation.Grant {
+	w.t.Helper()
+	p := api.ReserveParams{Request: reservation.Request{Tree: w.repo, Patterns: []string{pattern}, Shared: shared}}
+	return must(rpc.Call(w.t.Context(), w.as(w.keys[agent]), api.ReserveFiles, p))(w.t)
+}
+
+// reads returns the summaries of the hub's messages to an agent.
+func (w *sharedTree) reads(agent hub.AgentID) string {
+	w.t.Helper()
+	got := must(rpc.Call(w.t.Context(), w.as(w.keys[agent]), api.Inbox, api.InboxParams{}))(w.t)
+	raw, err := json.Marshal(got.Messages)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// waiting returns the reservations as "holder: agents that wait".
+func (w *sharedTree) waiting() (out []string) {
+	w.t.Helper()
+	got := must(rpc.Call(w.t.Context(), w.as(w.operator), api.ListFiles, reservation.Filter{}))(w.t)
+	for _, r := range got.Reservations {
+		out = append(out, fmt.Sprint(r.Holder, ": ", r.Waiting))
+	}
+	return out
+}
+
+// TestTwoReservationsOfOnePath has agents reserve one path ahead: the first holds it, the others
+// wait in order.
+func TestTwoReservationsOfOnePath(t *testing.T) {
+	t.Parallel()
+	t.Run("the second waits, and has it after the first", func(t *testing.T) {
+		w := newSharedTree(t)
+		w.reserve("builder", "a.txt", false)
+		second, third := w.reserve("tester", "a.txt", false), w.reserve("mallory", "a.txt", false)
+		for agent, r := range map[string]reservation.Reserved{"builder has a.txt; you are next": second.Reservations[0], "builder has a.txt; 1 wait before you": third.Reservations[0]} {
+			if r.State != hub.ReservationWaiting || reservation.WaitsText(r) != agent {
+				t.Errorf("got %+v, want %q", r, agent)
+			}
+		}
+		w.wantList("held a.txt builder", "waiting a.txt tester", "waiting a.txt mallory")
+		if got := strings.Join(w.waiting(), "; "); got != "builder: [tester mallory]; tester: []; mallory: []" {
+			t.Errorf("waiting: got %q", got)
+		}
+		if again := w.reserve("tester", "a.txt", false); again.Reservations[0].ID != second.Reservations[0].ID {
+			t.Errorf("the second asks again: got %+v, want %+v", again, second)
+		}
+		w.wantClean()
+
+		// The first may edit, the second may not.
+		if got := w.ask("builder", reservation.Edit, "a.txt"); got.Decision != reservation.Allow {
+			t.Errorf("the first: got %+v", got)
+		}
+		if got := w.ask("tester", reservation.Edit, "a.txt"); got.Decision != reservation.Deny || got.Denied[0].Holder != "builder" {
+			t.Errorf("the second: got %+v", got)
+		}
+		must(rpc.Call(t.Context(), w.as(w.keys["builder"]), api.ReleaseFiles, reservation.Release{Tree: w.repo}))(t)
+		w.wantList("held a.txt tester", "waiting a.txt mallory")
+		if got := w.reads("tester"); !strings.Contains(got, "a.txt is yours now") {
+			t.Errorf("the second reads %s", got)
+		}
+		if got := w.ask("builder", reservation.Edit, "a.txt"); got.Decision != reservation.Deny || got.Denied[0].Holder != "tester" {
+			t.Errorf("the first, afterwards: got %+v", got)
+		}
+		w.wantClean()
+	})
+	t.Run("an edit has the file that another agent reserves ahead later", func(t *testing.T) {
+		w := newSharedTree(t)
+		w.edit("builder", "a.txt", "two\n")
+		if got := w.reserve("tester", "a.txt", false); got.Reservations[0].State != hub.ReservationWaiting {
+			t.Errorf("got %+v", got)
+		}
+		w.commit("second")
+		w.server.SweepFiles(t)
+		w.wantList("held a.txt tester")
+		w.wantClean()
+	})
+	t.Run("agents that share it both hold it", func(t *testing.T) {
+		w := newSharedTree(t)
+		w.reserve("builder", "a.txt", true)
+		w.reserve("tester", "a.txt", true)
+		w.wantList("held a.txt builder", "held a.txt tester")
+	})
+	t.Run("patterns that overlap are both held, and the first edit has the file", func(t *testing.T) {
+		w := newSharedTree(t)
+		w.reserve("builder", "src", false)
+		got := w.reserve("tester", "src/*.txt", false)
+		if got.Reservations[0].State != hub.ReservationHeld || len(got.Overlaps) != 1 || got.Overlaps[0].Holder != "builder" {
+			t.Errorf("got %+v, want a warning", got)
+		}
+		w.edit("tester", "src/b.txt", "of tester\n")
+		if got := w.ask("builder", reservation.Edit, "src/b.txt"); got.Decision != reservation.Deny || got.Denied[0].Holder != "tester" {
+			t.Errorf("the second edit: got %+v", got)
+		}
+		if got := w.ask("mallory", reservation.Edit, "src/new.txt"); got.Decision != reservation.Deny {
+			t.Errorf("an agent without a pattern: got %+v", got)
+		}
+	})
+	t.Run("two agents that wait for each other are both told", func(t *testing.T) {
+		w := newSharedTree(t)
+		w.edit("builder", "a.txt", "two\n")
+		w.edit("tester", "src/b.txt", "two\n")
+		w.ask("builder", reservation.Edit, "src/b.txt")
+		w.ask("tester", reservation.Edit, "a.txt")
+		for _, agent := range []hub.AgentID{"builder", "tester"} {
+			if got := w.reads(agent); !strings.Contains(got, "builder and tester wait for each other: builder holds a.txt, and tester holds src/b.txt") {
+				t.Errorf("%s reads %s", agent, got)
+			}
+		}
+	})
+}
+
+// TestDenialsOfFiles reads the texts of denials.
+func TestDenialsOfFiles(t *testing.T) {
+	t.Parallel()
+	t.Run("it names each holder", func(t *testing.T) {
+		w := newSharedTree(t)
+		w.edit("builder", "a.txt", "two\n")
+		w.edit("tester", "src/b.txt", "two\n")
+		got := w.ask("mallory", reservation.Edit, "a.txt", "src/b.txt")
+		if want := "a.txt is being changed by builder for 1 s, src/b.txt is being changed by tester for 1 s. Ask them with acp_send, or work on something else: you get a message when they are free."; got.Text != want {
+			t.Errorf("got %q, want %q", got.Text, want)
+		}
+		q := reservation.Question{Tree: w.repo, Kind: reservation.Edit, Command: "git checkout ."}
+		shell := must(rpc.Call(t.Context(), w.as(w.keys["mallory"]), api.AskFiles, q))(t)
+		if !strings.Contains(shell.Text, "builder") || !strings.Contains(shell.Text, "tester") {
+			t.Errorf("a command: got %q", shell.Text)
+		}
+	})
+	t.Run("content that the agent says it saw is compared", func(t *testing.T) {
+		w := newSharedTree(t)
+		w.edit("builder", "a.txt", "two\n")
+		w.commit("second")
+		seen := func(content string) reservation.Answer {
+			sum := sha256.Sum256([]byte(content))
+			q := reservation.Question{Tree: w.repo, Kind: reservation.Edit, Paths: []string{"a.txt"}, Seen: map[string]string{"a.txt": hex.EncodeToString(sum[:])}, Session: "s-tester"}
+			return must(rpc.Call(t.Context(), w.as(w.keys["tester"]), api.AskFiles, q))(t)
+		}
+		if got := seen("one\n"); got.Decision != reservation.Deny || got.Reason != reservation.ReasonStale {
+			t.Errorf("the content of before: got %+v", got)
+		}
+		if got := seen("one\n"); got.Decision != reservation.Allow {
+			t.Errorf("the second try: got %+v", got)
+		}
+		must(rpc.Call(t.Context(), w.as(w.keys["tester"]), api.ReleaseFiles, reservation.Release{Tree: w.repo}))(t)
+		if got := seen("two\n"); got.Decision != reservation.Allow {
+			t.Errorf("the present content: got %+v", got)
+		}
+	})
+}
+
+// TestRevokedAgentFreesItsFiles has an agent lose its last key: its files are free at once, with its
+// changes kept.
+func TestRevokedAgentFreesItsFiles(t *testing.T) {
+	t.Parallel()
+	w := newSharedTree(t)
+	w.edit("builder", "a.txt", "two\n")
+	w.reserve("builder", "src", false)
+	w.ask("tester", reservation.Edit, "a.txt")
+	must(rpc.Call(t.Context(), w.as(w.operator), api.RevokeKeys, api.AgentParams{ID: "builder"}))(t)
+	if got := w.ask("tester", reservation.Edit, "a.txt", "src/b.txt"); got.Decision != reservation.Allow || len(got.Notes) != 1 || got.Notes[0].Kind != reservation.NoteOrphan {
+		t.Errorf("got %+v, want both files with a note about the changes that are left", got)
+	}
+	w.wantClean()
 }

@@ -25,7 +25,8 @@ func (a *app) reserveCommand() *cobra.Command {
 		Long: `Reserve files of a working tree before you change them. Other agents cannot change them
 until you release them, your session ends or the time is over. An edit reserves its file
 by itself; this command is for work ahead. A pattern is a path, a folder or a pathspec of
-git, relative to the working folder. Overlaps with files of other agents are warnings.`,
+git, relative to the working folder. If another agent has the same path or pattern, you are
+next. Overlaps with other files of agents are warnings: the first edit has the file.`,
 		Example: `  parley reserve 'src/auth/*.go' --for 2h --why "new login"
   parley reserve docs --shared`,
 		Args: cobra.MinimumNArgs(1),
@@ -55,6 +56,10 @@ func treeFlag(cmd *cobra.Command, into *string, standard string) preparation {
 
 func writeGrant(w io.Writer, got reservation.Grant) {
 	for _, r := range got.Reservations {
+		if r.State == hub.ReservationWaiting {
+			fmt.Fprintf(w, "%s (%s)\n", plaintext.Line(reservation.WaitsText(r)), r.ID)
+			continue
+		}
 		fmt.Fprintf(w, "reserved %s until %s (%s)\n", r.Pattern, when(r.Until), r.ID)
 	}
 	for _, o := range got.Overlaps {
@@ -95,13 +100,14 @@ func (a *app) reservationsCommand() *cobra.Command {
 		Use:   "reservations",
 		Short: "List the files that agents change",
 		Long: `List the files that agents change, by working tree. A held file belongs to an agent that
-works on it; an orphan has changes that are not committed, and its agent is gone.`,
+works on it; a waiting one is next for files that another agent holds; an orphan has changes
+that are not committed, and its agent is gone.`,
 		Example: `  parley reservations --tree .
   parley reservations show src/auth/login.go`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().StringVar((*string)(&p.Agent), "agent", "", "only files of this agent")
-	cmd.Flags().StringVar((*string)(&p.State), "state", "", "only files in this state: held or orphan")
+	cmd.Flags().StringVar((*string)(&p.State), "state", "", "only files in this state: held, waiting or orphan")
 	cmd.Flags().StringVar((*string)(&p.Cursor), "cursor", "", "continue after a page of the list")
 	operation(a, cmd, api.ListFiles, &p, writeReservations, treeFlag(cmd, &p.Tree, ""))
 	cmd.AddCommand(a.reservationShowCommand())

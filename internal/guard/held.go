@@ -2,7 +2,6 @@ package guard
 
 import (
 	"path/filepath"
-	"slices"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/effects"
@@ -22,12 +21,32 @@ func HeldBy(dir string, files []string, list []reservation.Row, except hub.Agent
 	out := []Held{}
 	for _, file := range files {
 		path := resolved(joined(dir, file))
-		i := slices.IndexFunc(list, func(r reservation.Row) bool { return r.Holder != except && holds(r, path) })
-		if i >= 0 {
-			out = append(out, Held{Path: file, Holder: list[i].Holder, Since: list[i].Since})
+		if r, ok := holderOf(path, list, except); ok {
+			out = append(out, Held{Path: file, Holder: r.Holder, Since: r.Since})
 		}
 	}
 	return out
+}
+
+// holderOf returns the reservation that keeps an agent from a file. An agent that has reserved a
+// pattern is only kept from the files that others are changing.
+func holderOf(path string, list []reservation.Row, except hub.AgentID) (found reservation.Row, ok bool) {
+	hasPattern := false
+	for _, r := range list {
+		switch {
+		case !holds(r, path):
+		case r.Holder == except && r.Pattern:
+			hasPattern = true
+		case r.Holder == except:
+			return reservation.Row{}, false
+		case !ok || (found.Pattern && !r.Pattern):
+			found, ok = r, true
+		}
+	}
+	if ok && found.Pattern && hasPattern {
+		return reservation.Row{}, false
+	}
+	return found, ok
 }
 
 // holds reports whether a reservation binds a file, given by its absolute path.

@@ -23,6 +23,14 @@ func TestHeldBy(t *testing.T) {
 	elsewhere.Tree = dir + "/linked"
 	list := []reservation.Row{held("src/a.go", "planner"), pattern, orphan, elsewhere}
 
+	// The second of two agents with one pattern waits; of two that overlap, each may go on until
+	// the other edits.
+	next := pattern
+	next.Holder, next.State = "reader", hub.ReservationWaiting
+	wider := pattern
+	wider.Path, wider.Holder = "docs/deep/**", "editor"
+	list = append(list, next, wider, held("docs/deep/y.md", "editor"))
+
 	for _, test := range []struct {
 		file   string
 		except hub.AgentID
@@ -33,6 +41,12 @@ func TestHeldBy(t *testing.T) {
 		{"link.txt", "builder", "[planner]"}, // leads to src/a.go
 		{"src/a.go", "planner", "[]"},
 		{"docs/deep/x.md", "builder", "[writer]"},
+		{"docs/x.md", "reader", "[writer]"},
+		{"docs/x.md", "writer", "[]"},
+		{"docs/deep/x.md", "writer", "[]"},
+		{"docs/deep/x.md", "editor", "[]"},
+		{"docs/deep/y.md", "writer", "[editor]"},
+		{"docs/deep/y.md", "editor", "[]"},
 		{"left.txt", "builder", "[]"},
 		{"b.txt", "builder", "[]"}, // of another working tree
 		{"linked/b.txt", "builder", "[planner]"},

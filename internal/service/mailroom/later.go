@@ -137,7 +137,11 @@ func (m *Mailroom) list(ctx context.Context, store hub.Store, id hub.AgentID, af
 
 	// A list that is too long for the payload becomes an artifact of the message.
 	e := hub.Envelope{To: []hub.AgentID{id}, Type: hub.TypeStatusUpdate}
-	payload := map[string]any{"summary": fmt.Sprintf("%d notices from the hub, after more than %d in a minute", len(entries), noticesPerMinute), "notices": len(entries)}
+	noun := "notices"
+	if len(entries) == 1 {
+		noun = "notice"
+	}
+	payload := map[string]any{"summary": fmt.Sprintf("%d %s from the hub, after more than %d in a minute", len(entries), noun, noticesPerMinute), "notices": len(entries)}
 	if text.Len() <= 3000 || m.artifacts == nil {
 		payload["detail"] = text.String()[:min(text.Len(), 3000)]
 	} else {

@@ -14,6 +14,7 @@ func (v *verifier) recordFile(e hub.Entry) {
 		Path   string      `json:"path"`
 		Holder hub.AgentID `json:"holder"`
 		Left   string      `json:"left"`
+		Waits  bool        `json:"waits"`
 	}
 	if v.Files == nil { // a verification that an earlier version paused
 		v.Files = register[hub.Reservation]{}
@@ -22,6 +23,9 @@ func (v *verifier) recordFile(e hub.Entry) {
 	case actions.ReservationTaken:
 		if v.decodeFacts(e, &f) {
 			want := hub.Reservation{Tree: hub.WorkingTree{Path: f.Tree}, Path: f.Path, Holder: f.Holder, State: hub.ReservationHeld, Since: e.At, Left: f.Left}
+			if f.Waits {
+				want.State = hub.ReservationWaiting
+			}
 			v.Files.put(e.Subject, want, e)
 		}
 	case actions.ReservationOrphaned:

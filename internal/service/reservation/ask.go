@@ -252,6 +252,9 @@ func (b *board) edit(x *question) error {
 	if denied := b.denials(x.names); len(denied) > 0 {
 		return b.deny(ReasonHeld, denied, heldText(denied, b.now))
 	}
+	if err := b.claim(x); err != nil {
+		return err
+	}
 	if text, err := b.stale(x); err != nil || text != "" {
 		b.answer.Decision = Deny
 		b.answer.Reason = ReasonStale
@@ -309,6 +312,41 @@ func (b *board) stale(x *question) (string, error) {
 	return text, nil
 }
 
+// seenOf returns the digest of a file that the agent says it saw. The file is the i-th of the
+// question.
+func (x *question) seenOf(i int) (string, bool) {
+	if i < len(x.Paths) {
+		if digest, ok := x.Seen[x.Paths[i]]; ok {
+			return digest, true
+		}
+	}
+	digest, ok := x.Seen[x.names[i]]
+	return digest, ok
+}
+
+// claim notes what an agent says it saw of the files that it is about to edit, unless that is
+// known.
+func (b *board) claim(x *question) error {
+	for i, name := range x.names {
+		digest, ok := x.seenOf(i)
+		if !ok {
+			continue
+		}
+		views, err := b.tx.Reservations().Views(keyOf(b.tree), name)
+		if err != nil {
+			return err
+		}
+		isKnown := slices.ContainsFunc(views, func(v hub.FileView) bool { return v.Agent == b.actor.ID && v.Digest == digest })
+		if isKnown {
+			continue
+		}
+		if err := b.see(b.actor.ID, name, digest, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // read notes what an agent saw of files.
 func (b *board) read(x *question) error {
 	if b.actor.IsOperator() {
@@ -316,7 +354,7 @@ func (b *board) read(x *question) error {
 	}
 	for i, name := range x.names {
 		digest := x.files[name].Digest
-		if seen, ok := x.Seen[x.Paths[i]]; ok {
+		if seen, ok := x.seenOf(i); ok {
 			digest = seen
 		}
 		if err := b.see(b.actor.ID, name, digest, false); err != nil {
@@ -343,7 +381,7 @@ func (b *board) commit(x *question) error {
 func (b *board) denials(names []string) (out []Denial) {
 	for _, name := range names {
 		if r, ok := b.holderOf(name); ok {
-			out = append(out, denial(r, name))
+			out = append(out, b.denial(r, name))
 		}
 	}
 	return out

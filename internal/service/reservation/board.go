@@ -1,6 +1,7 @@
 package reservation
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -22,7 +23,7 @@ type board struct {
 	posted []hub.Message
 	facts  facts
 
-	violations []violation   // that nobody was told of yet
+	violations []violation   // of this look, not told yet
 	restored   []restoration // the same
 
 	counts    map[hub.AgentID]*count
@@ -96,8 +97,38 @@ func (b *board) settle(known facts) error {
 			b.restore(r)
 		}
 	}
+	return b.freed()
+}
+
+// freed goes on after reservations ended: those that waited for them are held, and agents that
+// wait for files hear of it.
+func (b *board) freed() error {
 	b.all = slices.DeleteFunc(b.all, func(r hub.Reservation) bool { return r.State == hub.ReservationOver })
+	for i, r := range b.all { // by fences
+		if r.State != hub.ReservationWaiting {
+			continue
+		}
+		if _, isHeld := b.holderOfSame(r); isHeld {
+			continue
+		}
+		r.Since = b.now
+		if err := b.move(i, r, ending{next: hub.ReservationHeld}); err != nil {
+			return err
+		}
+		if err := b.notify(r.Holder, hub.PriorityHigh, r.Path+" is yours now", "read it again, then change it", r.Path); err != nil {
+			return err
+		}
+	}
 	return b.tellWaiting()
+}
+
+// holderOfSame returns the reservation of another agent that has the path or pattern of r.
+func (b *board) holderOfSame(r hub.Reservation) (hub.Reservation, bool) {
+	i := slices.IndexFunc(b.all, func(o hub.Reservation) bool { return o.Path == r.Path && binds(o, r.Holder, r.Shared) })
+	if i < 0 {
+		return hub.Reservation{}, false
+	}
+	return b.all[i], true
 }
 
 // move stores a reservation in its next state, with the journal entry and the notes about it.
@@ -113,7 +144,13 @@ func (b *board) move(i int, r hub.Reservation, end ending) error {
 	}
 
 	action := actions.ReservationReleased
-	facts := map[string]any{"tree": b.tree.Path, "path": r.Path, "holder": r.Holder, "why": end.why}
+	if end.next == hub.ReservationHeld {
+		action = actions.ReservationTaken
+	}
+	facts := map[string]any{"tree": b.tree.Path, "path": r.Path, "holder": r.Holder}
+	if end.why != "" {
+		facts["why"] = end.why
+	}
 	if end.next == hub.ReservationOrphan {
 		action = actions.ReservationOrphaned
 		next.Left, next.Lines = b.facts.left[r.Path].sha256, b.facts.left[r.Path].lines
@@ -148,8 +185,8 @@ func (b *board) share(sha256 string, with hub.AgentID) error {
 func (b *board) holderOf(name string) (hub.Reservation, bool) { return b.keeps(name, b.actor.ID) }
 
 // keeps returns the reservation of another agent that keeps an agent from a file. A file belongs
-// to the agent that changes it, else to the agent whose pattern is the oldest: of two agents with
-// patterns that overlap one can go on.
+// to the agent that changes it. Of two agents with patterns that overlap, each may change a file
+// of both, and the first that does has it.
 func (b *board) keeps(name string, agent hub.AgentID) (hub.Reservation, bool) {
 	isHeld := func(r hub.Reservation) bool { return r.State == hub.ReservationHeld && covers(r, name) }
 	shared := slices.ContainsFunc(b.all, func(r hub.Reservation) bool { return r.Holder == agent && r.Shared && isHeld(r) })
@@ -160,7 +197,8 @@ func (b *board) keeps(name string, agent hub.AgentID) (hub.Reservation, bool) {
 		if !isOwn && !isForeign {
 			continue
 		}
-		if best < 0 || (b.all[best].Pattern && !r.Pattern) {
+		isStronger := best >= 0 && b.all[best].Pattern && (!r.Pattern || isOwn)
+		if best < 0 || isStronger {
 			best = i
 		}
 	}
@@ -170,10 +208,13 @@ func (b *board) keeps(name string, agent hub.AgentID) (hub.Reservation, bool) {
 	return b.all[best], true
 }
 
-func denial(r hub.Reservation, name string) Denial {
+// denial returns the denial of a file, with the number of the task for which it is held.
+func (b *board) denial(r hub.Reservation, name string) Denial {
 	task := string(r.Task)
-	if task == "" {
-		task = string(r.Handoff)
+	if r.Handoff != "" {
+		if h, err := b.tx.Handoff(r.Handoff); err == nil {
+			task = h.TaskID
+		}
 	}
 	return Denial{Path: name, Holder: r.Holder, Since: r.Since, Task: task, Fence: r.Fence}
 }
@@ -246,7 +287,7 @@ func (b *board) add(r hub.Reservation) error {
 	r.ID = hub.NewReservationID(fence)
 	r.Fence = fence
 	r.Tree = b.tree
-	r.State = hub.ReservationHeld
+	r.State = cmp.Or(r.State, hub.ReservationHeld)
 	r.Since, r.Active = b.now, b.now
 	if err := b.tx.WriteReservations().Put(r, ""); err != nil {
 		return err
@@ -254,13 +295,18 @@ func (b *board) add(r hub.Reservation) error {
 	b.all = append(b.all, r)
 	n.add(r)
 	b.answer.Fence = max(b.answer.Fence, fence)
-	if err := b.leaveWait(r.Path); err != nil {
-		return err
+	if r.State == hub.ReservationHeld {
+		if err := b.leaveWait(r.Holder, r.Path); err != nil {
+			return err
+		}
 	}
 	if err := b.overlaps(r); err != nil {
 		return err
 	}
 	facts := map[string]any{"tree": b.tree.Path, "path": r.Path, "holder": r.Holder}
+	if r.State == hub.ReservationWaiting {
+		facts["waits"] = true
+	}
 	if r.Left != "" {
 		facts["left"] = r.Left
 	}

@@ -230,7 +230,7 @@ func (k *keyMaker) row(b []byte, r *hub.Reservation, lead int) []byte {
 	}
 	i := slices.Index(names[:], r.Holder)
 	isPresent := r.Session == k.w.session(i)
-	b = append(b, 'r', byte(p), holder, bits(r.Changed, isPresent))
+	b = append(b, 'r', byte(p), holder, bits(r.Changed, isPresent, r.State == hub.ReservationWaiting))
 	if r.Pattern {
 		return append(b, k.left(r.Until.Sub(epoch)))
 	}

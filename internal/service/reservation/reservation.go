@@ -127,6 +127,7 @@ type Service struct {
 	machine  string
 	watched  watched
 	activity activity
+	hurry    chan struct{} // tells Run to look at once
 }
 
 // New returns a Service. opts may be nil. It reports CodeInvalid for a time of idleness out of
@@ -154,6 +155,7 @@ func New(store hub.Store, trees Trees, sessions Sessions, mail Mail, opts *Optio
 		clock: o.Clock, bus: o.Bus, log: o.Log, idle: o.Idle, idleOf: o.IdleOf, off: o.Off, machine: o.Machine,
 		watched:  watched{calls: map[callKey]map[string]string{}},
 		activity: activity{last: map[hub.AgentID]hub.Time{}},
+		hurry:    make(chan struct{}, 1),
 	}, nil
 }
 

@@ -35,10 +35,12 @@ type Grant struct {
 
 // A Reserved is one pattern of a Grant.
 type Reserved struct {
-	ID      hub.ReservationID `json:"id"`
-	Pattern string            `json:"pattern"`
-	Fence   int64             `json:"fence"`
-	Until   hub.Time          `json:"until,omitzero"`
+	ID      hub.ReservationID    `json:"id"`
+	Pattern string               `json:"pattern"`
+	Fence   int64                `json:"fence"`
+	Until   hub.Time             `json:"until,omitzero"`
+	State   hub.ReservationState `json:"state"`
+	Behind  []hub.AgentID        `json:"behind,omitempty"` // of one that waits: the agent that has the same pattern, and those that come before the caller
 }
 
 // An Overlap is a pattern of another agent that may match the same files. It is a warning: the
@@ -167,7 +169,8 @@ func (s *Service) checkPattern(ctx context.Context, op string, tree hub.WorkingT
 func (b *board) reserve(out *Grant, r Request, pattern string) error {
 	until := b.now.Add(r.For)
 	for i, v := range b.all {
-		isOwn := v.Holder == r.Agent && v.Pattern && v.Path == pattern && v.State == hub.ReservationHeld
+		isOpen := v.State == hub.ReservationHeld || v.State == hub.ReservationWaiting
+		isOwn := v.Holder == r.Agent && v.Pattern && v.Path == pattern && isOpen
 		if isOwn {
 			v.Until, v.Active = until, b.now
 			v.Session = r.Session
@@ -175,26 +178,51 @@ func (b *board) reserve(out *Grant, r Request, pattern string) error {
 			if err := b.move(i, v, goesOn(v)); err != nil {
 				return err
 			}
-			out.Reservations = append(out.Reservations, Reserved{v.ID, pattern, v.Fence, until})
+			out.Reservations = append(out.Reservations, b.reserved(v))
 			return nil
 		}
 	}
+	next := hub.Reservation{
+		Holder: r.Agent, Path: pattern, Pattern: true, Session: r.Session, Shared: r.Shared, Task: r.Task, Handoff: r.Handoff, Why: r.Why, Until: until,
+	}
+	holder, isSame := b.holderOfSame(next)
+	if isSame {
+		next.State = hub.ReservationWaiting
+	}
 	for _, v := range b.all {
+		if v.Path == pattern {
+			continue
+		}
 		mayMeet := covers(v, pattern) || covers(hub.Reservation{Pattern: true, Path: pattern}, v.Path)
 		if mayMeet && binds(v, r.Agent, r.Shared) {
 			out.Overlaps = append(out.Overlaps, Overlap{pattern, v.Holder, v.Path})
 		}
 	}
 
-	err := b.add(hub.Reservation{
-		Holder: r.Agent, Path: pattern, Pattern: true, Session: r.Session, Shared: r.Shared, Task: r.Task, Handoff: r.Handoff, Why: r.Why, Until: until,
-	})
-	if err != nil {
+	if err := b.add(next); err != nil {
 		return err
 	}
-	last := b.all[len(b.all)-1]
-	out.Reservations = append(out.Reservations, Reserved{last.ID, pattern, last.Fence, until})
-	return nil
+	out.Reservations = append(out.Reservations, b.reserved(b.all[len(b.all)-1]))
+	if !isSame {
+		return nil
+	}
+	return b.tellHolder(holder.Holder, r.Agent, pattern)
+}
+
+// reserved returns the answer about a reservation, with the agents that come before its holder.
+func (b *board) reserved(r hub.Reservation) Reserved {
+	out := Reserved{ID: r.ID, Pattern: r.Path, Fence: r.Fence, Until: r.Until, State: r.State}
+	if r.State != hub.ReservationWaiting {
+		return out
+	}
+	for _, o := range b.all { // by fences
+		isBefore := o.State == hub.ReservationHeld || (o.State == hub.ReservationWaiting && o.Fence < r.Fence)
+		isSame := o.Path == r.Path && o.Holder != r.Holder && !(o.Shared && r.Shared)
+		if isBefore && isSame {
+			out.Behind = append(out.Behind, o.Holder)
+		}
+	}
+	return out
 }
 
 // A Release names reservations by their files or by an id.
@@ -233,8 +261,7 @@ func (s *Service) Release(ctx context.Context, actor hub.Caller, r Release) (Rel
 		if out.Released, err = b.release(op, names, r); err != nil {
 			return err
 		}
-		b.all = slices.DeleteFunc(b.all, func(v hub.Reservation) bool { return v.State == hub.ReservationOver })
-		return b.tellWaiting()
+		return b.freed()
 	})
 	if err != nil {
 		return Released{}, err
@@ -349,8 +376,7 @@ func (s *Service) Done(tx hub.Tx, actor hub.Caller, task hub.TaskID, handoff hub
 				}
 			}
 		}
-		b.all = slices.DeleteFunc(b.all, func(v hub.Reservation) bool { return v.State == hub.ReservationOver })
-		if err := b.tellWaiting(); err != nil {
+		if err := b.freed(); err != nil {
 			return nil, err
 		}
 		posted = append(posted, b.posted...)
@@ -424,8 +450,8 @@ type TreeClash struct {
 // List returns reservations by their fences, with the agents that wait for them.
 func (s *Service) List(ctx context.Context, f Filter) (Listing, error) {
 	const op = "reservation.List"
-	if f.State != "" && f.State != hub.ReservationHeld && f.State != hub.ReservationOrphan {
-		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "unknown state %.50q: use held or orphan", f.State)
+	if !slices.Contains([]hub.ReservationState{"", hub.ReservationHeld, hub.ReservationWaiting, hub.ReservationOrphan}, f.State) {
+		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "unknown state %.50q: use held, waiting or orphan", f.State)
 	}
 	if f.Limit < 0 || f.Limit > maxListed {
 		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "limit must be between 1 and %d, got %d", maxListed, f.Limit)
@@ -510,15 +536,36 @@ func (s *Service) list(r hub.Reader, f Filter, after int64) (Listing, error) {
 		if life.Seen.After(row.Active.Time) {
 			row.Active = life.Seen
 		}
-		for _, w := range waits {
-			if w.Tree == keyOf(v.Tree) && covers(v, w.Path) && !slices.Contains(row.Waiting, w.Agent) {
-				row.Waiting = append(row.Waiting, w.Agent)
-			}
-		}
+		row.Waiting = waitingFor(v, all, waits)
 		out.Reservations = append(out.Reservations, row)
 	}
 	out.Overlaps = clashes(all)
 	return out, nil
+}
+
+// waitingFor returns the other agents that wait for the files of a reservation, without those that
+// may change them.
+func waitingFor(v hub.Reservation, all []hub.Reservation, waits []hub.FileWait) []hub.AgentID {
+	out := []hub.AgentID{}
+	if v.State == hub.ReservationWaiting {
+		return out
+	}
+	add := func(agent hub.AgentID) {
+		if agent != v.Holder && !slices.Contains(out, agent) {
+			out = append(out, agent)
+		}
+	}
+	for _, w := range waits {
+		if w.Tree == keyOf(v.Tree) && covers(v, w.Path) {
+			add(w.Agent)
+		}
+	}
+	for _, o := range all {
+		if o.State == hub.ReservationWaiting && keyOf(o.Tree) == keyOf(v.Tree) && o.Path == v.Path {
+			add(o.Holder)
+		}
+	}
+	return out
 }
 
 // clashes returns the paths that agents change in several working trees of one repository.

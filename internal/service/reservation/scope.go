@@ -22,6 +22,10 @@ func (s *Service) ReserveScope(ctx context.Context, actor hub.Caller, scope hub.
 	}
 
 	for _, r := range got.Reservations {
+		if r.State == hub.ReservationWaiting {
+			warnings = append(warnings, WaitsText(r))
+			continue
+		}
 		reserved = append(reserved, r.Pattern)
 	}
 	told := map[Overlap]bool{}

@@ -145,7 +145,7 @@ func (b *board) deniedTouches(list []touch) []Denial {
 	for _, t := range list {
 		r, ok := b.holderOf(t.name)
 		if ok && !slices.ContainsFunc(out, func(d Denial) bool { return d.Path == t.name }) {
-			out = append(out, denial(r, t.name))
+			out = append(out, b.denial(r, t.name))
 		}
 	}
 	return out

@@ -29,7 +29,7 @@ func (k facts) fileOf(r hub.Reservation) string {
 // isOutdated reports whether another question has told something about a file since it was read.
 func (k facts) isOutdated(r hub.Reservation) bool {
 	if r.Pattern {
-		return false
+		return false // its file is not looked at
 	}
 	i := slices.IndexFunc(k.held, func(o hub.Reservation) bool { return o.ID == r.ID })
 	if i < 0 {

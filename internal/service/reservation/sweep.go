@@ -19,9 +19,18 @@ func (s *Service) Run(ctx context.Context) error {
 		}
 		select {
 		case <-tick.C:
+		case <-s.hurry:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	}
+}
+
+// Hurry lets Run look at once, after an agent lost its last key.
+func (s *Service) Hurry() {
+	select {
+	case s.hurry <- struct{}{}:
+	default: // it will look
 	}
 }
 

@@ -2,6 +2,7 @@ package reservation
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,15 +25,60 @@ func shortened(text string) string { return shorten.Bytes(text, maxText) }
 
 // heldText is read by a model after the words of its CLI about a refused call.
 func heldText(denied []Denial, now hub.Time) string {
-	d := denied[0]
-	return fmt.Sprintf("%s%s is being changed by %s for %s%s. Ask it with acp_send, or work on something else: you get a message when the file is free.",
-		d.Path, more(denied), d.Holder, spoken(now.Sub(d.Since.Time)), forTask(d))
+	ask, free := "it", "the file is"
+	if len(holders(denied)) > 1 {
+		ask = "them"
+	}
+	if len(denied) > 1 {
+		free = "they are"
+	}
+	return fmt.Sprintf("%s. Ask %s with acp_send, or work on something else: you get a message when %s free.", changedBy(denied, now), ask, free)
+}
+
+// WaitsText says which agent has a pattern that another one reserved, and when it is its turn.
+func WaitsText(r Reserved) string {
+	switch len(r.Behind) {
+	case 0:
+		return fmt.Sprintf("you are next for %s", r.Pattern)
+	case 1:
+		return fmt.Sprintf("%s has %s; you are next", r.Behind[0], r.Pattern)
+	}
+	return fmt.Sprintf("%s has %s; %d wait before you", r.Behind[0], r.Pattern, len(r.Behind)-1)
+}
+
+// maxHolders is the number of holders that a denial names.
+const maxHolders = 3
+
+// holders returns the first denial of each holder.
+func holders(denied []Denial) (out []Denial) {
+	for _, d := range denied {
+		if !slices.ContainsFunc(out, func(o Denial) bool { return o.Holder == d.Holder }) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// ownOf returns the denials of one holder.
+func ownOf(denied []Denial, holder hub.AgentID) []Denial {
+	return slices.DeleteFunc(slices.Clone(denied), func(d Denial) bool { return d.Holder != holder })
+}
+
+// changedBy says which files each holder changes: the first one, and the number of the others.
+func changedBy(denied []Denial, now hub.Time) string {
+	var parts []string
+	for _, first := range holders(denied) {
+		if len(parts) == maxHolders {
+			parts = append(parts, "and others")
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%s%s is being changed by %s for %s%s", first.Path, more(ownOf(denied, first.Holder)), first.Holder, spoken(now.Sub(first.Since.Time)), forTask(first)))
+	}
+	return strings.Join(parts, ", ")
 }
 
 func commitText(denied []Denial, now hub.Time) string {
-	d := denied[0]
-	return fmt.Sprintf("%s%s is being changed by %s for %s%s: commit your own files only (git restore --staged %s takes it out of the index).",
-		d.Path, more(denied), d.Holder, spoken(now.Sub(d.Since.Time)), forTask(d), d.Path)
+	return fmt.Sprintf("%s: commit your own files only (git restore --staged %s takes it out of the index).", changedBy(denied, now), denied[0].Path)
 }
 
 func shellText(denied []Denial, list []touch, now hub.Time) string {
@@ -44,8 +90,19 @@ func shellText(denied []Denial, list []touch, now hub.Time) string {
 			break
 		}
 	}
-	return fmt.Sprintf("this command %s %s%s, which %s has been changing for %s%s. Name your own files in the command, or ask %s with acp_send.",
-		does, d.Path, more(denied), d.Holder, spoken(now.Sub(d.Since.Time)), forTask(d), d.Holder)
+	whose := ""
+	names := []string{}
+	for i, h := range holders(denied) {
+		if i == maxHolders {
+			break
+		}
+		if i > 0 {
+			whose += fmt.Sprintf(", and %s, which %s has", h.Path, h.Holder)
+		}
+		names = append(names, string(h.Holder))
+	}
+	return fmt.Sprintf("this command %s %s%s, which %s has been changing for %s%s%s. Name your own files in the command, or ask %s with acp_send.",
+		does, d.Path, more(ownOf(denied, d.Holder)), d.Holder, spoken(now.Sub(d.Since.Time)), forTask(d), whose, strings.Join(names, " and "))
 }
 
 func more(denied []Denial) string {

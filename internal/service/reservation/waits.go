@@ -29,13 +29,48 @@ func (b *board) wait(d Denial) error {
 	if err := b.tx.WriteReservations().PutWait(w); err != nil {
 		return err
 	}
-	return b.notify(d.Holder, hub.PriorityNormal, fmt.Sprintf("%s waits for %s", b.actor.ID, d.Path), "when you are done with it: acp_files release", d.Path)
+	return b.tellHolder(d.Holder, b.actor.ID, d.Path)
 }
 
-// leaveWait takes the caller off the waiting list of a file.
-func (b *board) leaveWait(name string) error {
+// tellHolder tells the holder of a file or pattern that an agent waits for it. Two agents that wait
+// for each other are both told.
+func (b *board) tellHolder(holder, agent hub.AgentID, name string) error {
+	other, isMutual := b.waitsOn(holder, agent)
+	if !isMutual {
+		return b.notify(holder, hub.PriorityNormal, fmt.Sprintf("%s waits for %s", agent, name), "when you are done with it: acp_files release", name)
+	}
+	summary := fmt.Sprintf("%s and %s wait for each other: %s holds %s, and %s holds %s", holder, agent, holder, name, agent, other)
+	tell := func(to hub.AgentID, path string) error {
+		return b.notify(to, hub.PriorityHigh, summary, "agree who goes first; acp_files release frees "+path, path)
+	}
+	if err := tell(holder, name); err != nil {
+		return err
+	}
+	return tell(agent, other)
+}
+
+// waitsOn returns a file or pattern of a holder for which an agent waits.
+func (b *board) waitsOn(agent, holder hub.AgentID) (name string, found bool) {
+	for _, w := range b.waits {
+		if r, isHeld := b.keeps(w.Path, agent); w.Agent == agent && isHeld && r.Holder == holder {
+			return w.Path, true
+		}
+	}
+	for _, v := range b.all {
+		if v.Holder != agent || v.State != hub.ReservationWaiting {
+			continue
+		}
+		if r, isHeld := b.holderOfSame(v); isHeld && r.Holder == holder {
+			return v.Path, true
+		}
+	}
+	return "", false
+}
+
+// leaveWait takes an agent off the waiting list of a file.
+func (b *board) leaveWait(agent hub.AgentID, name string) error {
 	for i, w := range b.waits {
-		if w.Path == name && w.Agent == b.actor.ID {
+		if w.Path == name && w.Agent == agent {
 			b.waits = slices.Delete(b.waits, i, i+1)
 			return b.tx.WriteReservations().RemoveWait(w.Tree, w.Path, w.Agent)
 		}

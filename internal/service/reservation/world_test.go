@@ -203,7 +203,9 @@ func (w *world) mayHold(i, p int) bool {
 	c := &a.files[p]
 	isPending := c.asked != unset && w.now-c.asked < editTime
 	isChanged := w.isDirty(p) && (c.wrote || w.files[p] != c.base)
-	return a.alive && (c.unseen || c.kept || (c.holds && (isPending || isChanged)) || w.hasPattern(i, p))
+	other := 1 - i
+	isOlder := !w.hasPattern(other, p) || a.since < w.agents[other].since // the other one waits
+	return a.alive && (c.unseen || c.kept || (c.holds && (isPending || isChanged)) || (w.hasPattern(i, p) && isOlder))
 }
 
 // wasToldOverlap reports whether the agents were told within a day that they change x in both

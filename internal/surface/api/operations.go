@@ -531,6 +531,9 @@ func agentRevoke(ctx context.Context, s *Services, a hub.Caller, p AgentParams) 
 	if s.Teams != nil {
 		leave = append(leave, s.leaveTeams)
 	}
+	if s.Files != nil {
+		leave = append(leave, s.leaveFiles)
+	}
 	n, err := s.Keys.RevokeKeys(ctx, a, p.ID, p.Label, leave...)
 	return Revoked{p.ID, n}, err
 }
@@ -539,6 +542,11 @@ func agentRevoke(ctx context.Context, s *Services, a hub.Caller, p AgentParams) 
 func (s *Services) leaveTeams(tx hub.Tx, actor hub.Caller, agent hub.AgentID) (after func(), err error) {
 	posted, err := s.Teams.Revoked(tx, actor, agent)
 	return func() { s.Mail.Announce(posted...) }, err
+}
+
+// leaveFiles frees the files of an agent without keys. It is a keys.Leaving.
+func (s *Services) leaveFiles(hub.Tx, hub.Caller, hub.AgentID) (after func(), err error) {
+	return s.Files.Hurry, nil
 }
 
 // AgentState is an agent after a change.

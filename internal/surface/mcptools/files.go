@@ -23,10 +23,14 @@ func writeFiles(b *strings.Builder, a api.FilesAnswer) {
 		writeNext(b, string(a.Listing.Next))
 	case a.Grant != nil:
 		for _, r := range a.Grant.Reservations {
+			if r.State == hub.ReservationWaiting {
+				fmt.Fprintf(b, "%s. You get a message when it is yours.\n", plaintext.Line(reservation.WaitsText(r)))
+				continue
+			}
 			fmt.Fprintf(b, "%s reserved as %s until %s.\n", plaintext.Line(r.Pattern), r.ID, r.Until)
 		}
 		for _, o := range a.Grant.Overlaps {
-			fmt.Fprintf(b, "Note: %s holds %s; its edits win over yours there.\n", o.Holder, plaintext.Line(o.Other))
+			fmt.Fprintf(b, "Note: %s holds %s; the first edit of a file there has it.\n", o.Holder, plaintext.Line(o.Other))
 		}
 	case a.Released != nil:
 		fmt.Fprintf(b, "Released: %d.\n", a.Released.Released)
@@ -37,6 +41,10 @@ func writeFiles(b *strings.Builder, a api.FilesAnswer) {
 func writeReservation(b *strings.Builder, r reservation.Row) {
 	if r.State == hub.ReservationOrphan {
 		fmt.Fprintf(b, "%s: free, but %s left changes that are not committed.\n", plaintext.Line(r.Path), r.Holder)
+		return
+	}
+	if r.State == hub.ReservationWaiting {
+		fmt.Fprintf(b, "%s: %s waits for it since %s.\n", plaintext.Line(r.Path), r.Holder, r.Since)
 		return
 	}
 	fmt.Fprintf(b, "%s: %s since %s", plaintext.Line(r.Path), r.Holder, r.Since)
