@@ -365,7 +365,7 @@ func TestBadQuestionsAboutFiles(t *testing.T) {
 		w.call(t, w.keys["mallory"], reserves, reserve(`["many"]`, "")).wantError(t, -32602, hub.CodeTooLarge)
 	})
 	t.Run("an agent holds at most 4,096 files", func(t *testing.T) {
-		for part := range slices.Chunk(many[:4096], reservation.MaxAsked) {
+		for part := range slices.Chunk(many[:4096], reservation.MaxQuestion) {
 			if got := w.ask("tester", reservation.Edit, part...); got.Decision != reservation.Allow {
 				t.Errorf("4,096 files: got %.300s", fmt.Sprint(got))
 			}

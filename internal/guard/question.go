@@ -37,7 +37,7 @@ func Questions(use cli.ToolUse) []reservation.Question {
 		top := treeOf(path, dir)
 		i := slices.IndexFunc(out, func(q reservation.Question) bool {
 			isTree := q.Tree == top || (q.Command != "" && treeOf(dir, dir) == top)
-			return isTree && (len(q.Paths) < reservation.MaxAsked || slices.Contains(q.Paths, path))
+			return isTree && (len(q.Paths) < reservation.MaxQuestion || slices.Contains(q.Paths, path))
 		})
 		if i < 0 {
 			i = len(out)

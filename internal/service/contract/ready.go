@@ -34,7 +34,7 @@ const (
 // A Readiness is the answer of CanMerge and CanDeploy.
 type Readiness struct {
 	Answer   string    `json:"answer"`    // yes or no
-	Asked    []Asked   `json:"asked"`     // what was there
+	Asked    []Basis   `json:"asked"`     // what was there
 	Missing  []Missing `json:"missing"`   // of a no
 	NotAsked []string  `json:"not_asked"` // what needs no evidence, with the reason
 	Reasons  []Reason  `json:"reasons"`   // Missing in the form of before
@@ -46,8 +46,8 @@ type Readiness struct {
 // OK reports whether the answer is yes.
 func (r Readiness) OK() bool { return r.Answer == AnswerYes }
 
-// An Asked is a part of an answer that was there, with its evidence.
-type Asked struct {
+// A Basis is a part of an answer that was there, with its evidence.
+type Basis struct {
 	What     string        `json:"what"`
 	Evidence string        `json:"evidence"` // the checks that passed, with their runs
 	Of       string        `json:"of"`       // the repository and its commit
@@ -138,7 +138,7 @@ func (s *Service) ready(ctx context.Context, op string, caller hub.Caller, c Can
 			return Readiness{}, err
 		}
 	}
-	known, err := s.scene(ctx, op, c)
+	known, err := s.readCommits(ctx, op, c)
 	if err != nil {
 		return Readiness{}, err
 	}
@@ -146,7 +146,7 @@ func (s *Service) ready(ctx context.Context, op string, caller hub.Caller, c Can
 		x := newReadiness(s, r, p, v)
 		x.repo = known.at.repo
 		x.candidate = c
-		x.scene = known
+		x.commits = known
 		err := s.eachContract(r, p.ID, x.contract)
 		if x.out.Checked == 0 && !c.AllowNone {
 			x.no("", "no contract of "+x.repo.Name+" is known here", x.repo.Name, "declare what it provides or uses: parley contract propose, parley contract use; or --allow-none")
@@ -180,7 +180,7 @@ type readiness struct {
 	repo      coord.Repo
 	candidate Candidate
 	out       Readiness
-	scene     scene
+	commits   commitFacts
 	verdicts  *verdicts
 
 	deployed map[coord.RepoID]coord.Deployment // in the environment of a matrix
@@ -192,7 +192,7 @@ type readiness struct {
 func newReadiness(s *Service, r hub.Reader, p coord.Project, v *verdicts) *readiness {
 	return &readiness{
 		s: s, r: r, p: p, verdicts: v,
-		out:      Readiness{Answer: AnswerYes, Asked: []Asked{}, Missing: []Missing{}, NotAsked: []string{}, Reasons: []Reason{}},
+		out:      Readiness{Answer: AnswerYes, Asked: []Basis{}, Missing: []Missing{}, NotAsked: []string{}, Reasons: []Reason{}},
 		deployed: map[coord.RepoID]coord.Deployment{}, checks: map[hub.Repository][]hub.RepositoryCheck{}, runs: map[string][]hub.CheckResult{}, sent: map[string][]coord.ContractResult{},
 	}
 }
@@ -237,7 +237,7 @@ func (x *readiness) no(contract, reason, who, next string) {
 
 // yes adds the proof of a version to what was there.
 func (x *readiness) yes(c coord.Contract, p point, got proof, of version) {
-	x.out.Asked = append(x.out.Asked, Asked{
+	x.out.Asked = append(x.out.Asked, Basis{
 		What: fmt.Sprintf("%s version %d", c.Name, of.n), Evidence: strings.Join(got.names, ", "), Of: p.repo.Name + " " + shortID(p.commit),
 		By: strings.Join(got.by[of], ", "), At: got.at[of],
 	})
@@ -272,23 +272,23 @@ func (x *readiness) contract(c coord.Contract) error {
 		return nil
 	}
 	inForce := version{force.Version, coord.ContentHash(force.content)}
-	got, err := x.prove(c, x.scene.at)
+	got, err := x.prove(c, x.commits.at)
 	if err != nil {
 		return err
 	}
 	if x.candidate.Env != "" {
 		return x.deploys(c, got, inForce)
 	}
-	fits, ok, err := x.tested(c, x.scene.at, got, inForce)
+	fits, ok, err := x.tested(c, x.commits.at, got, inForce)
 	if err != nil {
 		return err
 	}
 	if !ok {
-		l := x.unproved(c, x.scene.at, got, inForce)
+		l := x.unproved(c, x.commits.at, got, inForce)
 		x.no(c.Name, l.reason, l.who, l.next)
 		return nil
 	}
-	x.yes(c, x.scene.at, got, fits)
+	x.yes(c, x.commits.at, got, fits)
 	if provides {
 		return x.consumersReady(c, inForce)
 	}

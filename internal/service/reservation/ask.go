@@ -123,10 +123,10 @@ func checkQuestion(op string, q Question) error {
 		return hub.Errorf(hub.CodeInvalid, op, "unknown kind %.50q: use edit, read, commit or after", q.Kind)
 	case !filepath.IsAbs(q.Tree) || len(q.Tree) > maxPath:
 		return hub.Errorf(hub.CodeInvalid, op, "tree must be an absolute path, got %.200q", q.Tree)
-	case len(q.Paths) > MaxAsked:
-		return hub.Errorf(hub.CodeTooLarge, op, "too many paths: %d, at most %d are allowed in one question", len(q.Paths), MaxAsked).WithHint("ask about them in several questions")
-	case len(q.Seen) > MaxAsked || len(q.Session) > maxSession:
-		return hub.Errorf(hub.CodeTooLarge, op, "seen has %d paths and session %d bytes; at most %d and %d are allowed", len(q.Seen), len(q.Session), MaxAsked, maxSession)
+	case len(q.Paths) > MaxQuestion:
+		return hub.Errorf(hub.CodeTooLarge, op, "too many paths: %d, at most %d are allowed in one question", len(q.Paths), MaxQuestion).WithHint("ask about them in several questions")
+	case len(q.Seen) > MaxQuestion || len(q.Session) > maxSession:
+		return hub.Errorf(hub.CodeTooLarge, op, "seen has %d paths and session %d bytes; at most %d and %d are allowed", len(q.Seen), len(q.Session), MaxQuestion, maxSession)
 	case len(q.Command) > maxCommand:
 		return hub.Errorf(hub.CodeTooLarge, op, "the command is too long: %d bytes, at most %d are allowed", len(q.Command), maxCommand)
 	case len(q.Paths) == 0 && q.Command == "":

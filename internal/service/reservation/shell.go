@@ -82,7 +82,7 @@ func (x *question) writtenByName() (names []string) {
 		rel, err := filepath.Rel(x.tree.Path, filepath.FromSlash(w.Path))
 		isFile := err == nil && filepath.IsLocal(rel) && rel != "."
 		isOne := !w.Glob && !w.Spec
-		if isFile && isOne && len(names) < MaxAsked {
+		if isFile && isOne && len(names) < MaxQuestion {
 			names = append(names, filepath.ToSlash(rel))
 		}
 	}

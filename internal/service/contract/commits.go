@@ -10,9 +10,9 @@ import (
 	"github.com/parley-agents/parley/hub/coord"
 )
 
-// A scene is everything about commits that an answer needs from repositories. It is read before
+// commitFacts are everything about commits that an answer needs from repositories. It is read before
 // the transaction in which the answer is found.
-type scene struct {
+type commitFacts struct {
 	at       point                  // the candidate
 	heads    map[coord.RepoID]point // of the target branches of consumers; without a commit if they are not known
 	deployed map[coord.RepoID]point // in the environment of the candidate
@@ -20,9 +20,9 @@ type scene struct {
 	released point                  // its commit
 }
 
-// scene reads the repositories that an answer about a candidate depends on.
-func (s *Service) scene(ctx context.Context, op string, c Candidate) (scene, error) {
-	out := scene{heads: map[coord.RepoID]point{}, deployed: map[coord.RepoID]point{}}
+// readCommits reads the repositories that an answer about a candidate depends on.
+func (s *Service) readCommits(ctx context.Context, op string, c Candidate) (commitFacts, error) {
+	out := commitFacts{heads: map[coord.RepoID]point{}, deployed: map[coord.RepoID]point{}}
 	var consumers []coord.Repo
 	var deployments []coord.Deployment
 	project, err := readIn(ctx, s, op, c.Project, func(r hub.Reader, p coord.Project) (coord.Project, error) {
@@ -109,7 +109,7 @@ func (s *Service) deployedPoint(ctx context.Context, r coord.Repo, d coord.Deplo
 // headOf returns the commit of a consumer that counts for a merge: the head of its target branch in
 // the hub's copy, else the newest one that CI sent for the branch that its token is bound to.
 func (x *readiness) headOf(r coord.Repo) (point, error) {
-	head := x.scene.heads[r.ID]
+	head := x.commits.heads[r.ID]
 	head.repo = r
 	if head.commit != "" {
 		return head, nil
@@ -194,7 +194,7 @@ func (x *readiness) consumerReady(c coord.Contract, r coord.Repo, u coord.Use, w
 			reason.Who = l.who
 		}
 	}
-	isPending := x.scene.release != nil && u.Declared.Compare(x.scene.release.At) > 0
+	isPending := x.commits.release != nil && u.Declared.Compare(x.commits.release.At) > 0
 	if isPending {
 		reason.Reason += "; it is pending, because it declared its use after the last release"
 		x.out.Notes = append(x.out.Notes, reason)
@@ -208,8 +208,8 @@ func (x *readiness) consumerReady(c coord.Contract, r coord.Repo, u coord.Use, w
 // one that its newest release was tested against, else the one that was in force before. It is
 // false if there is none.
 func (x *readiness) versionBefore(c coord.Contract) (version, bool, error) {
-	if x.scene.release != nil {
-		got, err := x.prove(c, x.scene.released)
+	if x.commits.release != nil {
+		got, err := x.prove(c, x.commits.released)
 		if err != nil || len(got.passed) > 0 {
 			return newestOf(got), err == nil, err
 		}
@@ -239,13 +239,13 @@ func (x *readiness) deploys(c coord.Contract, got proof, force version) error {
 	all := got
 	got.passed = slices.DeleteFunc(slices.Clone(got.passed), func(v version) bool { return v.n > force.n || (v.n == force.n && v != force) })
 	if len(got.passed) == 0 {
-		l := x.unproved(c, x.scene.at, all, force)
+		l := x.unproved(c, x.commits.at, all, force)
 		x.no(c.Name, l.reason, l.who, l.next)
 		return nil
 	}
 	switch {
 	case c.Terms.Provider == "":
-		x.yes(c, x.scene.at, got, newestOf(got))
+		x.yes(c, x.commits.at, got, newestOf(got))
 		return nil
 	case c.Terms.Provider == x.repo.ID:
 		return x.fitsConsumers(c, got)
@@ -269,10 +269,10 @@ func (x *readiness) isFirst(c coord.Contract, other string) bool {
 // environment, or for one from which that version is compatible for its parts.
 func (x *readiness) fitsProvider(c coord.Contract, got proof) error {
 	provider, _ := x.p.Repo(c.Terms.Provider)
-	there, ok := x.scene.deployed[provider.ID]
+	there, ok := x.commits.deployed[provider.ID]
 	if !ok {
 		if x.isFirst(c, provider.Name) {
-			x.yes(c, x.scene.at, got, newestOf(got))
+			x.yes(c, x.commits.at, got, newestOf(got))
 		}
 		return nil
 	}
@@ -292,14 +292,14 @@ func (x *readiness) fitsProvider(c coord.Contract, got proof) error {
 				return err
 			}
 			if word == compat.Compatible {
-				x.yes(c, x.scene.at, got, v)
+				x.yes(c, x.commits.at, got, v)
 				return nil
 			}
 		}
 	}
 	has := newestOf(runs)
 	x.no(c.Name, fmt.Sprintf("it was tested against version %d; %s has version %d in %s", newestOf(got).n, provider.Name, has.n, x.candidate.Env), x.repo.Name,
-		x.unproved(c, x.scene.at, got, has).next)
+		x.unproved(c, x.commits.at, got, has).next)
 	return nil
 }
 
@@ -308,7 +308,7 @@ func (x *readiness) fitsProvider(c coord.Contract, got proof) error {
 func (x *readiness) fitsConsumers(c coord.Contract, got proof) error {
 	isThere := false
 	for _, u := range c.Terms.Consumers() {
-		there, ok := x.scene.deployed[u.Repo]
+		there, ok := x.commits.deployed[u.Repo]
 		if !ok {
 			continue
 		}
@@ -329,7 +329,7 @@ func (x *readiness) fitsConsumers(c coord.Contract, got proof) error {
 		isThere = true
 	}
 	if isThere || x.isFirst(c, x.consumerNames(c)) {
-		x.yes(c, x.scene.at, got, newestOf(got))
+		x.yes(c, x.commits.at, got, newestOf(got))
 	}
 	return nil
 }
@@ -352,7 +352,7 @@ func (x *readiness) fitsConsumer(c coord.Contract, there point, got proof) (comp
 		return compat.Unknown, err
 	}
 	from := runs.passed
-	if now, ok := x.scene.deployed[c.Terms.Provider]; ok && len(from) == 0 && len(runs.failed) == 0 {
+	if now, ok := x.commits.deployed[c.Terms.Provider]; ok && len(from) == 0 && len(runs.failed) == 0 {
 		has, err := x.prove(c, now)
 		if err != nil {
 			return compat.Unknown, err
