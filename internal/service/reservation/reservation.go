@@ -35,7 +35,7 @@ const (
 	keepOrphans  = 30 * 24 * time.Hour // changes that nobody committed are told for this time
 	longest      = 24 * time.Hour      // of a reservation that was asked ahead
 	maxPaths     = 4096                // reserved by one agent
-	MaxQuestion     = 512                 // paths of one question; the transaction that decides it looks at each
+	MaxQuestion  = 512                 // paths of one question; the transaction that decides it looks at each
 	maxPatterns  = 64                  // reserved by one agent
 	maxPath      = 4096                // bytes of a path
 	maxSession   = 512                 // bytes of the id of a session
