@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,7 +53,8 @@ func TestLandingGates(t *testing.T) {
 	if !slices.Equal(got.Landing.Required, []string{"test"}) || len(got.Landing.Open) != 1 || got.Landing.Open[0].Gate != hub.GateReview || got.Landing.Open[0].By != hub.Operator {
 		t.Errorf("policy: %+v", got.Landing)
 	}
-	got = must(set(`{"repo":"x","into":"main","batch":null}`))(t)
+	got = api.LandingAnswer{}
+	d.hub.call(t, d.hub.operator, "parley/landing/set", fmt.Sprintf(`{"repo":%q,"into":"main","batch":null}`, d.dir)).wantOK(t, &got) // the typed client writes no null
 	if !slices.Equal(got.Changed, []string{"batch"}) || got.Landing.Batch != 4 || got.Landing.By != hub.LandingAuto {
 		t.Errorf("changed %v: %+v", got.Changed, got.Landing)
 	}

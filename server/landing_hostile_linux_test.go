@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/confine"
-	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/internal/testing/patience"
@@ -31,6 +31,10 @@ var commitAttacks = []struct{ name, line string }{
 	{"writes elsewhere", `echo evil > "$OUTSIDE/evil"`},
 }
 
+// leftTime is the argument by which the process that the test leaves is found: its number may be that
+// of a namespace of its own.
+const leftTime = "98765.4321"
+
 // hostileTest is the test of the commit, which the operator's check runs: it tries every attack, poisons
 // the kept folder, leaves a process behind, and passes.
 func hostileTest() string {
@@ -39,7 +43,7 @@ func hostileTest() string {
 		fmt.Fprintf(&b, "if ( %s ) 2>/dev/null; then echo \"DID: %s\"; fi\n", a.line, a.name)
 	}
 	b.WriteString("cat deps/good 2>/dev/null\nmkdir -p deps; echo poison > deps/good; echo poison > ~/.profile\n")
-	b.WriteString("setsid sh -c 'echo $$ > left; exec sleep 1000' >/dev/null 2>&1 &\nwhile ! test -s left; do :; done; echo \"left $(cat left)\"\n")
+	b.WriteString("setsid sh -c 'echo $$ > left; exec sleep " + leftTime + "' >/dev/null 2>&1 &\nwhile ! test -s left; do :; done; echo \"left $(cat left)\"\n")
 	return b.String()
 }
 
@@ -118,10 +122,8 @@ func TestHostileCommitLands(t *testing.T) {
 	if !got.Confined || strings.Contains(got.Output.Tail, "DID:") || !strings.Contains(got.Output.Tail, "good\n") {
 		t.Errorf("the check (confined: %v) printed\n%s", got.Confined, got.Output.Tail)
 	}
-	var pid int
-	_, after, _ := strings.Cut(got.Output.Tail, "left ")
-	if _, err := fmt.Sscan(after, &pid); err != nil || process.Stamp(pid) != "" {
-		t.Errorf("the process %d that the check left is alive (%v)", pid, err)
+	if !strings.Contains(got.Output.Tail, "left ") || isAlive(t, "sleep\x00"+leftTime+"\x00") {
+		t.Errorf("the check left no process, or it is alive:\n%s", got.Output.Tail)
 	}
 	for _, name := range []string{filepath.Join(d.dir, "evil"), filepath.Join(d.dir, ".git/refs/heads/stolen"), filepath.Join(d.dir, ".git/hooks/post-merge"), filepath.Join(outside, "evil")} {
 		if _, err := os.Lstat(name); err == nil {
@@ -134,4 +136,17 @@ func TestHostileCommitLands(t *testing.T) {
 	if r := run("next"); strings.Contains(r.Output.Tail, "poison") || !strings.Contains(r.Output.Tail, "good\n") {
 		t.Errorf("the kept folder has\n%s", r.Output.Tail)
 	}
+}
+
+// isAlive reports whether a process of this machine has a command line.
+func isAlive(t *testing.T, line string) bool {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(files, func(name string) bool {
+		got, err := os.ReadFile(name) // it may have ended
+		return err == nil && string(got) == line
+	})
 }
