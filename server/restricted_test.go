@@ -52,7 +52,8 @@ func TestRestrictedText(t *testing.T) {
 				NextStep: secret + " next", Criteria: api.Criteria{secret + " criterion"}, Classification: "restricted", NeedsHuman: true,
 			})
 			tt.end(t, id)
-			if got := must(rpc.Call(t.Context(), r.as(keys[1]), api.Handoff, api.HandoffParams{Action: "show", ID: id}))(t); !strings.Contains(string(got.Report.Package), secret) {
+			shown := must(rpc.Call(t.Context(), r.as(keys[1]), api.Handoff, api.HandoffParams{Action: "show", ID: id}))(t)
+			if !strings.Contains(string(shown.Report.Package), secret) {
 				t.Error("the receiver cannot read the package on the hub")
 			}
 			for _, key := range []string{keys[0], keys[1], r.operator} {
@@ -67,7 +68,7 @@ func TestRestrictedText(t *testing.T) {
 					t.Errorf("the journal has it: %s %s", e.Action, e.Facts)
 				}
 			}
-			eventually(t, "the inbox is rendered", func() bool { return holds(r.files(t, "inbox"), string(id)) })
+			eventually(t, "the inbox is rendered", func() bool { return holds(r.files(t, "inbox"), "handoff "+string(shown.Report.ShortID)+",") })
 			out := filepath.Join(t.TempDir(), "export")
 			must(rpc.Call(t.Context(), r.as(r.operator), api.Export, api.CopyParams{Path: out}))(t)
 			exported, err := filepath.Glob(filepath.Join(out, "*"))

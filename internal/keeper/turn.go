@@ -309,10 +309,10 @@ func (a *agent) complete(ctx context.Context, t turn) string {
 	if text := a.aboutFiles(); text != "" {
 		parts = append(parts, text)
 	}
+	parts = append(parts, t.Prompt)
 	if text := a.aboutCommands(); text != "" {
 		parts = append(parts, text)
 	}
-	parts = append(parts, t.Prompt)
 	if a.fresh {
 		a.fresh = false
 		summary, err := a.o.Summary(ctx, a.name)

@@ -162,9 +162,9 @@ func emptyEnvironment(r hub.Reader, op string, p coord.Project, name string) err
 func unknownEnv(op string, p coord.Project, name string) error {
 	err := hub.Errorf(hub.CodeInvalid, op, "no environment named %.100q in project %s", name, p.ID)
 	if known := p.EnvironmentNames(); len(known) > 0 {
-		return err.WithHint("its environments are %s; parley contract env add declares another one", strings.Join(known, ", "))
+		return err.WithHint("its environments are %s; {contract.env.add} declares another one", strings.Join(known, ", "))
 	}
-	return err.WithHint("it has none; declare one: parley contract env add %s", name)
+	return err.WithHint("it has none; declare one: {contract.env.add} %s", name)
 }
 
 // DeclareDeployed declares the environments of every project in which the operator or a token

@@ -207,7 +207,7 @@ func (se *session) testedVersion(op string, c coord.Contract, f *finished) (vers
 		of, ok := versionOfRun(c, f.at, *f.ran)
 		if ok && f.Against != 0 && f.Against != of.n {
 			return of, hub.Errorf(hub.CodeConflict, op, "run %s of %s tested version %d of %s, not %d", f.ran.ID, f.Check, of.n, c.Name, f.Against).
-				WithHint("run it for that version: parley check run %s --commit %s --contract %q", f.Check, shortID(f.Commit), fmt.Sprintf("%s@%d", c.Name, f.Against))
+				WithHint("run it for that version: {check.run} %s --commit %s --contract %q", f.Check, shortID(f.Commit), fmt.Sprintf("%s@%d", c.Name, f.Against))
 		}
 		if ok {
 			return of, nil
@@ -340,7 +340,7 @@ func (s *Service) Deployed(ctx context.Context, caller hub.Caller, d Release) (D
 	isCI := caller.Kind == hub.CallerToken && caller.Permits(d.Project, coord.PermitDeploy)
 	if !isCI && !caller.IsOperator() {
 		return Deployed{}, hub.Errorf(hub.CodeDenied, op, "only the operator and tokens with the permission deploy record deployments").
-			WithHint("the operator makes a token: parley project token --agent ci --permissions deploy")
+			WithHint("{project.token} --agent ci --permissions deploy")
 	}
 	r, err := s.speaks(ctx, op, caller, d.Project, d.As)
 	if err != nil {

@@ -142,7 +142,7 @@ func (se *session) checkTest(op string, p coord.Project, repo coord.Repo, home h
 	slices.Sort(known)
 	refusal := hub.Errorf(hub.CodeInvalid, op, "%s has no check named %.100q", repo.Name, name)
 	if len(known) == 0 {
-		return refusal.WithHint("it has none; {check.add}, or bind a token of CI: parley project token --agent ci --permissions project:read,evidence --repo %s --check %s", repo.Name, name)
+		return refusal.WithHint("it has none; {check.add}, or bind a token of CI: {project.token} --agent ci --permissions project:read,evidence --repo %s --check %s", repo.Name, name)
 	}
 	return refusal.WithHint("its checks are %s", strings.Join(slices.Compact(known), ", "))
 }
