@@ -153,7 +153,8 @@ type Continuation struct {
 	Rescue  *Rescue            `json:"rescue,omitempty"`
 	Said    string             `json:"said,omitempty"` // the last summary or plan that the agent sent
 	State   ContinuationState  `json:"state"`
-	Why     string             `json:"why,omitempty"` // why it waits, or was refused
+	Why     string             `json:"why,omitempty"`  // why it waits, or was refused
+	Told    bool               `json:"told,omitempty"` // the operator, and the agents that asked for the task, know that nobody has it
 	At      Time               `json:"at,omitzero"`
 	MovedAt Time               `json:"moved_at,omitzero"` // when the state was reached
 

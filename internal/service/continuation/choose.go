@@ -269,7 +269,7 @@ func (s *Service) offerRest(ctx context.Context, c hub.Continuation) error {
 // lastRefusal says once that the last successor refused a task, to the operator and to the agents that
 // asked for it.
 func (s *Service) lastRefusal(ctx context.Context, c hub.Continuation, t task) error {
-	if c.State != hub.ContinuationRefused || strings.HasSuffix(c.Why, noOther) {
+	if c.State != hub.ContinuationRefused || c.Told {
 		return nil
 	}
 	return s.update(ctx, hub.Caller{ID: hub.Self}, func(x *change) error {
@@ -277,16 +277,14 @@ func (s *Service) lastRefusal(ctx context.Context, c hub.Continuation, t task) e
 		if err != nil || stored.Revision != c.Revision {
 			return err
 		}
-		stored.Why += noOther
+		stored.Why += "; there is no other successor"
+		stored.Told = true
 		if stored, err = x.put(stored); err != nil {
 			return err
 		}
 		return x.tellStop(stored, t)
 	})
 }
-
-// noOther ends the reason of a continuation that its last successor refused.
-const noOther = "; there is no other successor"
 
 // waitingTask returns the task of a continuation that nobody took; nil if its agent does not own it
 // any more or opened its window again, or if a person had the task continued since.
@@ -398,10 +396,11 @@ func (s *Service) wait(ctx context.Context, c hub.Continuation, t task, why stri
 			c = stored
 			return err
 		}
-		isFirst := strings.HasPrefix(stored.Why, askingWhy)
+		isNews := !stored.Told
+		stored.Told = true
 		stored.Why = cut(why, maxSaid)
 		stored.MovedAt = s.o.Clock.Now()
-		if c, err = x.put(stored); err != nil || !isFirst {
+		if c, err = x.put(stored); err != nil || !isNews {
 			return err
 		}
 		return x.tellStop(c, t)
@@ -541,6 +540,7 @@ func (x *change) offer(id hub.ContinuationID, t task, next hub.Handoff) (hub.Con
 	c.To = next.To
 	c.Next = next.ID
 	c.Why = ""
+	c.Told = false
 	if c, err = x.put(c); err != nil {
 		return c, err
 	}

@@ -374,6 +374,7 @@ func (s *Service) make(ctx context.Context, t task, cause Cause, kept Kept, byPe
 	c.Folder = firstOf(t.pkg.Work.Worktree, kept.Folder)
 	c.Branch = t.pkg.Work.Branch
 	isAsking := s.asksNow(c, successorsOf(c, kept, t))
+	c.Told = !isAsking
 	switch {
 	case isAsking:
 		c.Why = askingWhy
