@@ -38,8 +38,11 @@ func impossible(c conjunction, depth int) bool {
 	if crosses(n.minItems, n.maxItems) {
 		left &^= isArray
 	}
-	if n.min != nil && n.max != nil && (isTighter(n.min, n.max, 1) || (n.min.value.Cmp(n.max.value) == 0 && n.max.exclusive)) {
-		left &^= number
+	if n.min != nil && n.max != nil {
+		isPoint := n.min.value.Cmp(n.max.value) == 0
+		if isTighter(n.min, n.max, 1) || (isPoint && n.max.exclusive) {
+			left &^= number
+		}
 	}
 	if crosses(n.minProps, n.maxProps) || (depth > 0 && requiresImpossible(n, depth-1)) {
 		left &^= isObject

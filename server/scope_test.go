@@ -31,8 +31,8 @@ func TestScopeOfHandoff(t *testing.T) {
 	w.wantList("held src builder")
 
 	got := w.ask("tester", reservation.Edit, "src/b.txt")
-	if got.Decision != reservation.Deny || len(got.Denied) != 1 || got.Denied[0].Holder != "builder" || got.Denied[0].Task != string(first) {
-		t.Errorf("an edit of another agent: got %+v, want a denial that names builder and the handoff", got)
+	if got.Decision != reservation.Deny || len(got.Denied) != 1 || got.Denied[0].Holder != "builder" || got.Denied[0].Task != "A-1" {
+		t.Errorf("an edit of another agent: got %+v, want a denial that names builder and the task", got)
 	}
 	w.edit("builder", "src/b.txt", "two\n")
 	w.commit("second")

@@ -259,7 +259,8 @@ func (s *Shop) check(job Job) error {
 			return fmt.Errorf("workshop: check %s: %q is not a folder of the worktree that can be kept", job.Check.Name, folder)
 		}
 	}
-	if job.Home != "" && (job.InPlace == "" || !filepath.IsLocal(job.Home) || filepath.Base(job.Home) != job.Home) {
+	isName := filepath.IsLocal(job.Home) && filepath.Base(job.Home) == job.Home
+	if job.Home != "" && (job.InPlace == "" || !isName) {
 		return fmt.Errorf("workshop: %q is not the name of a home folder", job.Home)
 	}
 	if job.InPlace != "" {

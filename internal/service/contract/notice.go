@@ -87,7 +87,10 @@ func (se *session) tell(p coord.Project, by coord.RepoID, n notice) error {
 			mine := n
 			mine.Summary = cutSummary(own.Summary)
 			mine.Urgent = true
-			mine.Verdict, mine.Parts, mine.Example, mine.Call = own.Verdict, own.Parts, own.Example, own.Call
+			mine.Verdict = own.Verdict
+			mine.Parts = own.Parts
+			mine.Example = own.Example
+			mine.Call = own.Call
 			if err := se.send(p, []hub.AgentID{id}, mine); err != nil {
 				return err
 			}

@@ -156,7 +156,8 @@ func (s *Service) ready(ctx context.Context, op string, caller hub.Caller, c Can
 		}
 		return x.out, err
 	})
-	if err == nil && c.First && len(got.Opened) == 0 && got.Checked > 0 {
+	wasNeedless := c.First && len(got.Opened) == 0 && got.Checked > 0
+	if err == nil && wasNeedless {
 		return got, hub.Errorf(hub.CodeConflict, op, "the other side of each contract of %s runs in %s already: --first is for a first deployment", c.Repo, c.Env).WithHint("ask without --first")
 	}
 	return got, err

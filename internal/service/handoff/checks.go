@@ -156,7 +156,8 @@ func (x *completing) choose(ctx context.Context) error {
 // committed refuses work that is to be reviewed and is not committed: a review is of a commit.
 func (x *completing) committed() error {
 	change := x.work().Change
-	if x.review == "" || x.claim.Commit != "" || change == nil || change.Uncommitted == 0 || change.Now.Commit == "" {
+	isLoose := change != nil && change.Uncommitted > 0 && change.Now.Commit != ""
+	if x.review == "" || x.claim.Commit != "" || !isLoose {
 		return nil
 	}
 	return hub.Errorf(hub.CodeUnproven, x.op, "%s reviews the work, a review is of a commit, and %d files are not committed", x.review, change.Uncommitted).

@@ -258,7 +258,8 @@ func (c *change) allowed(op string, p Setting, out hub.LandingPolicy, isNew bool
 		return hub.Errorf(hub.CodeInvalid, op, "%s", noCheck(out, known))
 	}
 	asksWho := isNew || p.Reset || slices.ContainsFunc(p.named(), func(m string) bool { return m == "by" || m == "review" })
-	if asksWho && out.By == hub.LandingAuto && out.Review == hub.ReviewerNone && !hasOpened(out, hub.GateReview) {
+	isUnreviewed := out.Review == hub.ReviewerNone && !hasOpened(out, hub.GateReview)
+	if asksWho && out.By == hub.LandingAuto && isUnreviewed {
 		return hub.Errorf(hub.CodeInvalid, op, "by auto needs a reviewer: --review WHO, or --no-review to land without one").
 			WithHint("by operator asks you instead")
 	}

@@ -165,7 +165,8 @@ func (w *worker) noteMoved(ctx context.Context, before Target, head Commit) erro
 func (c *change) agentsNamed(authors []string) (out []hub.AgentID) {
 	for _, name := range authors {
 		id := hub.AgentID(name)
-		if !id.Valid() || slices.Contains(out, id) || id == hub.Operator || id == hub.Self {
+		isHubs := id == hub.Operator || id == hub.Self
+		if !id.Valid() || slices.Contains(out, id) || isHubs {
 			continue
 		}
 		if _, err := c.tx.Agent(id); err == nil {

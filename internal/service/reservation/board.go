@@ -67,7 +67,8 @@ func (b *board) settle(known facts) error {
 	for i := range b.all {
 		r := b.all[i]
 		f, isKnown := known.files[r.Path]
-		if !r.Pattern && !known.gone && (!isKnown || known.isOutdated(r)) {
+		isUnseen := !isKnown || known.isOutdated(r)
+		if !r.Pattern && !known.gone && isUnseen {
 			continue
 		}
 		life, err := sessions.of(r)

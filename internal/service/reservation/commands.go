@@ -87,7 +87,8 @@ func (s *Service) running(r hub.Reader, tree hub.WorkingTree) ([]command, error)
 // keepCommands stores the commands that run after a question: its own begins or ends.
 func (b *board) keepCommands(x *question) error {
 	isCommit := x.Kind == Commit && !b.actor.IsOperator()
-	if !isCommit && !(x.runs() && (x.Kind == Edit || x.Kind == After)) {
+	isCommand := x.runs() && (x.Kind == Edit || x.Kind == After)
+	if !isCommit && !isCommand {
 		return nil
 	}
 	all, err := hub.ReadMeta[[]command](b.tx, commandsKey)
@@ -161,9 +162,11 @@ type origin struct {
 // file counts as its holder.
 func (k facts) originOf(r hub.Reservation) origin {
 	isHolder := func(agent hub.AgentID) bool {
-		return agent == r.Holder || r.Shared && slices.ContainsFunc(k.held, func(o hub.Reservation) bool {
-			return o.Holder == agent && o.Shared && o.State == hub.ReservationHeld && covers(o, r.Path)
-		})
+		shares := func(o hub.Reservation) bool {
+			isLive := o.State == hub.ReservationHeld && covers(o, r.Path)
+			return o.Holder == agent && o.Shared && isLive
+		}
+		return agent == r.Holder || (r.Shared && slices.ContainsFunc(k.held, shares))
 	}
 	o := origin{runs: !r.Asked.IsZero()}
 	for _, c := range k.running {

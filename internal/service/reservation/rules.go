@@ -69,7 +69,8 @@ func cleaned(r hub.Reservation, f File, o origin, isForeign bool, now hub.Time) 
 	isPending := !r.Asked.IsZero() && !o.edited
 	switch {
 	case !r.Changed && (!o.holder || isPending): // the commit has moved below an edit that has not come
-		r.Base, r.Digest, r.Object = f.Digest, f.Digest, f.Object
+		r.Base, r.Digest = f.Digest, f.Digest
+		r.Object = f.Object
 		r.Found, r.Head = f.Digest, f.Head
 		return r, goesOn(r)
 	case f.Digest == r.Base && f.Digest == r.Found && !r.Changed: // the holder reports an edit that changed nothing
