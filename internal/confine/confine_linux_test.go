@@ -60,11 +60,11 @@ func dial(socket []string) int {
 
 // startAndWait starts a command that does not end, and waits to be killed.
 func startAndWait(dir string) int {
-	_, err := confine.Start("", confine.Command{
+	p, err := confine.Start("", confine.Command{
 		Args: []string{"sh", "-c", leave(os.Getpid()) + "; sleep 1000"}, Dir: dir, Env: []string{"PATH=" + os.Getenv("PATH")}, Rules: confine.Rules{Write: []string{dir}},
 	}, os.Stderr)
 	if err == nil {
-		select {}
+		_, err = p.Wait()
 	}
 	fmt.Println(err)
 	return 1

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -33,7 +34,7 @@ type Recorder struct {
 	// Observe gets every performed call with its code, "" for success; may be nil.
 	Observe func(method string, code hub.Code, took time.Duration)
 
-	// Called gets the agent of every call of a tool; may be nil.
+	// Called gets the agent of every call but those of the waiters beside it; may be nil.
 	Called func(agent hub.AgentID)
 
 	// Capabilities returns the capabilities that errors of the strict dialect
@@ -90,10 +91,6 @@ func (d *Dispatcher) Methods() []*Method { return d.methods }
 
 // Call performs a method that is a tool and returns its result as its own type.
 func (d *Dispatcher) Call(ctx context.Context, caller hub.Caller, m *Method, params []byte) (result any, err error) {
-	isAgent := caller.Kind == hub.CallerAgent || caller.Kind == hub.CallerRun
-	if isAgent && d.recorder.Called != nil {
-		d.recorder.Called(caller.ID)
-	}
 	err = d.perform(ctx, caller, m, func(ctx context.Context) (err error) {
 		result, err = m.do(ctx, caller, params)
 		return err
@@ -162,6 +159,7 @@ func allowed(kinds []hub.CallerKind, op string, caller hub.Caller) error {
 // perform runs do as a call of m: it checks the caller's kind, ends a panic,
 // records the outcome, and returns the error as m's dialect carries it.
 func (d *Dispatcher) perform(ctx context.Context, caller hub.Caller, m *Method, do func(context.Context) error) (err error) {
+	d.called(caller, m)
 	began := time.Now()
 	ctx, span := startSpan(ctx, caller, m)
 	err = allowed(m.Callers, m.Method, caller)
@@ -170,6 +168,16 @@ func (d *Dispatcher) perform(ctx context.Context, caller hub.Caller, m *Method, 
 	}
 	span.End(err)
 	return d.finish(ctx, caller, m, began, err)
+}
+
+// called tells of a call of an agent. A waiter calls as long as its window is open, whether the agent
+// works or not.
+func (d *Dispatcher) called(caller hub.Caller, m *Method) {
+	isAgent := caller.Kind == hub.CallerAgent || caller.Kind == hub.CallerRun
+	isWaiter := strings.HasPrefix(m.Method, "wake/")
+	if isAgent && !isWaiter && d.recorder.Called != nil {
+		d.recorder.Called(caller.ID)
+	}
 }
 
 // startSpan begins the span of a call of m.
@@ -195,6 +203,7 @@ func (d *Dispatcher) finish(ctx context.Context, caller hub.Caller, m *Method, b
 
 // performGroup performs requests of one group together.
 func (d *Dispatcher) performGroup(ctx context.Context, caller hub.Caller, m *Method, calls []call) {
+	d.called(caller, m)
 	began := time.Now()
 	ctx, span := startSpan(ctx, caller, m)
 	span.Count("parley.requests", len(calls))
