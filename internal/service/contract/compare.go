@@ -37,6 +37,7 @@ type question struct {
 // A judgement is the verdict on two contents of a contract.
 type judgement struct {
 	base    Base
+	was     compat.Format // of the content of the base
 	format  compat.Format // of the later content
 	later   compat.Document
 	pair    string
@@ -111,6 +112,7 @@ type flight struct {
 
 // An answer is a verdict with its documents.
 type answer struct {
+	was     compat.Format // of the content of the base
 	verdict compat.Verdict
 	later   compat.Document
 	fresh   bool
@@ -138,7 +140,7 @@ func (c *comparer) answer(ctx context.Context, caller hub.AgentID, q question) (
 	if err != nil {
 		return judgement{}, err
 	}
-	out := judgement{base: q.base, format: got.later.Format(), later: got.later, pair: q.pair, verdict: got.verdict, fresh: got.fresh || q.stored == "", consumers: q.consumers}
+	out := judgement{base: q.base, was: got.was, format: got.later.Format(), later: got.later, pair: q.pair, verdict: got.verdict, fresh: got.fresh || q.stored == "", consumers: q.consumers}
 	out.forThem = out.verdict.ForConsumers(q.consumers)
 	return out, nil
 }
@@ -248,10 +250,10 @@ func (q question) compute(compare func(old, new compat.Document, o compat.Option
 	later := document(q.contract, q.content)
 	var v compat.Verdict
 	if q.stored != "" && json.Unmarshal([]byte(q.stored), &v) == nil {
-		return answer{verdict: v.Between(old, later), later: later}
+		return answer{verdict: v.Between(old, later), was: old.Format(), later: later}
 	}
 	v = compare(old, later, compat.Options{Direction: compat.Direction(q.contract.Terms.Direction), Stop: stop})
-	return answer{verdict: v, later: later, fresh: true}
+	return answer{verdict: v, was: old.Format(), later: later, fresh: true}
 }
 
 // document reads a content of a contract. A content that breaks its format, which a copy of

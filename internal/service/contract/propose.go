@@ -449,7 +449,7 @@ func (s *Service) replace(ctx context.Context, op string, caller hub.Caller, u R
 // govern applies the policy of the project to an update from was to c: it is refused, agreed at
 // once, or waits for the consumers that it affects.
 func (s *Service) govern(se *session, op string, p coord.Project, by coord.Repo, was, c coord.Contract, d Direction, j judgement, out *Result) (coord.Contract, error) {
-	err := d.checkSame(op, p, by, was, j.format)
+	err := d.checkSame(op, p, by, was, j.was)
 	if err != nil {
 		return c, err
 	}
