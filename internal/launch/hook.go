@@ -150,7 +150,8 @@ func (w *Waiter) tell(ctx context.Context, h cli.Hook, input cli.Input, raw []by
 	if h.Event == cli.Start && w.CLI.Tells && w.launch.Agent != "" {
 		text = briefing.Instruction(w.launch.Agent)
 	}
-	if client, err := w.Client(); err == nil {
+	client, err := w.Client()
+	if err == nil {
 		if advice, err := rpc.Call(ctx, client, api.ReportWake, w.report(h, input)); err == nil {
 			text += "\n" + advice.Notice
 		}
@@ -158,8 +159,9 @@ func (w *Waiter) tell(ctx context.Context, h cli.Hook, input cli.Input, raw []by
 
 	// A CLI that cannot hold a request gets its waiter at the start of a session, or with a prompt.
 	// It starts after the report: before it, the waiter could take the mail that this hook shows.
+	// Without a key there is no hub to wait for.
 	begins := h.Event == cli.Start || h.Event == cli.Prompt
-	if w.CLI.Detached && begins {
+	if w.CLI.Detached && begins && err == nil {
 		w.detach(os.LookupEnv)
 	}
 	return strings.TrimSpace(text + "\n" + <-notes)
