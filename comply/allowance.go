@@ -48,11 +48,11 @@ func (a allowances) forRequest(method string, timeout time.Duration) time.Durati
 	return timeout
 }
 
-// soon reports whether less time has passed since a request that opens a session than this agent
-// needs for it: the wait for its answer says nothing.
+// soon reports whether less time has passed since a request than this agent needs to open a session:
+// the wait for its answer says nothing. A change of a setting is not slower than that.
 func (a allowances) soon(q *request) bool {
 	passed := q.patience - time.Until(q.deadline)
-	return slices.Contains(rules.Openers, q.Request.Method) && passed < a.session/allowanceFactor
+	return passed < a.session/allowanceFactor
 }
 
 // patience returns how long a step may wait, for the speed of this machine, and of this agent
