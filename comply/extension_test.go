@@ -64,3 +64,14 @@ func TestExtensions(t *testing.T) {
 		})
 	}
 }
+
+// An honest agent on a busy machine may have written a file before the turn was cancelled: the finding
+// is one that a second run, alone, must confirm.
+func TestForbiddenFileRestsOnTime(t *testing.T) {
+	write := prompt(2, `call fs/write_text_file {"sessionId":"${sessionId}","path":"${sandbox}/a.txt","content":"written"}`)
+	got := play(t, "none", steps(write, expect(`{"response": {"id": 2}}`), `{"file": {"path": "a.txt", "absent": true, "timeoutMs": 50}}`))
+	wantStatus(t, got, comply.Fail)
+	if len(got.Findings) != 1 || !got.Findings[0].Timed {
+		t.Errorf("the finding does not rest on time: %+v", got.Findings)
+	}
+}
