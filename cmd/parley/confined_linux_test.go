@@ -69,7 +69,7 @@ func TestCheckCallsTheHub(t *testing.T) {
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Skip(err)
 	}
-	h := newHouse(t)
+	h := readersHouse(t)
 	socket := filepath.Join(h.home, server.SocketFile)
 	forged := "cacp_sk_live_" + strings.Repeat("0", 43)
 

@@ -51,7 +51,9 @@ func TestMain(m *testing.M) {
 		}
 		main()
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	endReaders()
+	os.Exit(code)
 }
 
 // waitTime is how long anything that has to happen may take.
@@ -135,29 +137,92 @@ func newHouseIn(t *testing.T, home string, flags ...string) *house {
 	h := &house{t: t, home: home, keys: map[string]string{}}
 	os.Chmod(h.home, 0o700)
 	h.start(flags...)
+	h.admitCast()
+	return h
+}
+
+// admitCast adds the cast to the hub.
+func (h *house) admitCast() {
+	h.t.Helper()
 	key, err := operatorKey(h.home)
 	if err != nil {
-		t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	client := clientAt(h.home, h.url, key, "")
 	for name, role := range cast {
-		got, err := rpc.Call(t.Context(), client, api.AddAgent, api.AgentParams{ID: hub.AgentID(name), Role: hub.Role(role)})
+		got, err := rpc.Call(h.t.Context(), client, api.AddAgent, api.AgentParams{ID: hub.AgentID(name), Role: hub.Role(role)})
 		if err != nil {
-			t.Fatal(err)
+			h.t.Fatal(err)
 		}
 		h.keys[name] = got.Key
 	}
-	return h
+}
+
+// readers is the house of the tests that only read. TestMain ends it.
+var readers struct {
+	once  sync.Once
+	house *house
+}
+
+// readersHouse is one house for all tests that only read: nobody has sent, reserved or added anything
+// in it, and its hub goes on.
+func readersHouse(t *testing.T) *house {
+	t.Helper()
+	readers.once.Do(func() {
+		home, err := os.MkdirTemp("", "parley-readers-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := &house{t: t, home: home, keys: map[string]string{}}
+		readers.house = h
+		storetest.Prepare(t, home)
+		h.hub, err = begin(h.serve())
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.await()
+		h.admitCast()
+	})
+	if len(readers.house.keys) < len(cast) {
+		t.Fatal("the house of the readers did not start")
+	}
+	h := *readers.house
+	h.t = t
+	return &h
+}
+
+// endReaders ends the house of the readers, if a test used it.
+func endReaders() {
+	h := readers.house
+	if h == nil {
+		return
+	}
+	if h.hub != nil {
+		h.hub.end()
+	}
+	os.RemoveAll(h.home)
 }
 
 // start starts the hub and waits until it says that it is ready.
 func (h *house) start(flags ...string) {
 	h.t.Helper()
+	h.hub = spawn(h.t, h.serve(flags...))
+	h.await()
+}
+
+// serve is the command that starts the hub.
+func (h *house) serve(flags ...string) *exec.Cmd {
+	h.t.Helper()
 	args := append([]string{"serve", "--home", h.home}, flags...)
 	if !strings.Contains(strings.Join(flags, " "), "--addr") {
 		args = append(args, "--addr", "127.0.0.1:0")
 	}
-	h.hub = spawn(h.t, parley(h.t, nil, args...))
+	return parley(h.t, nil, args...)
+}
+
+// await waits until the hub says where it listens.
+func (h *house) await() {
+	h.t.Helper()
 	line := h.hub.stderr.await(h.t, "listening on ")
 	h.url = strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
 }
@@ -280,17 +345,27 @@ type job struct {
 // spawn starts a command and ends it with the test.
 func spawn(t *testing.T, cmd *exec.Cmd) *job {
 	t.Helper()
+	p, err := begin(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.end)
+	return p
+}
+
+// begin starts a command.
+func begin(cmd *exec.Cmd) (*job, error) {
 	p := &job{cmd: cmd, stdout: newLines(), stderr: newLines(), done: make(chan struct{})}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	errOut, err := cmd.StderrPipe()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	var reading sync.WaitGroup
 	reading.Go(func() { p.stdout.read(out) })
@@ -300,11 +375,13 @@ func spawn(t *testing.T, cmd *exec.Cmd) *job {
 		cmd.Wait() // the exit code is looked at by whoever cares
 		close(p.done)
 	}()
-	t.Cleanup(func() {
-		cmd.Process.Kill() // fails if it has ended, as most have
-		<-p.done
-	})
-	return p
+	return p, nil
+}
+
+// end kills a command, if it has not ended, as most have.
+func (p *job) end() {
+	p.cmd.Process.Kill()
+	<-p.done
 }
 
 // signal sends a signal, waits for the end and returns the exit code.

@@ -115,7 +115,7 @@ func TestOpenInBrowser(t *testing.T) {
 
 // The journal and the answers of the hub have no code, and no name of the page.
 func TestOpenKeepsItsNames(t *testing.T) {
-	h := newHouse(t)
+	h := readersHouse(t)
 	var link api.WebLink
 	h.ok(h.operator("open", "--no-browser", "--json"), &link)
 	label := strings.TrimPrefix(link.URL, "http://")

@@ -177,7 +177,7 @@ func TestTerminal(t *testing.T) {
 		}
 	})
 	t.Run("on a terminal the operator needs no flag, and there is colour", func(t *testing.T) {
-		h := newHouse(t)
+		h := readersHouse(t)
 		if code, screen := sit(t, parley(t, h.env(""), "agent", "list")).leaves(t); code != 0 {
 			t.Errorf("exit %d: %s", code, screen)
 		}
@@ -219,7 +219,7 @@ func TestTerminal(t *testing.T) {
 		contains(t, screen, "h1 \x1b[33mproposed\x1b[0m: \"one\" by builder for planner")
 	})
 	t.Run("text from the keyboard can be broken off", func(t *testing.T) {
-		h := newHouse(t)
+		h := readersHouse(t)
 		s := sit(t, parley(t, h.env("builder"), "send", "tester", "-"))
 		s.types(t, "to finish\r\n", "?")
 		s.types(t, "?", "\x03")

@@ -44,19 +44,19 @@ func TestServe(t *testing.T) {
 		}
 	})
 	t.Run("a second hub on the same home is refused with the pid of the first", func(t *testing.T) {
-		h := newHouse(t)
+		h := readersHouse(t)
 		got := refused(t, do(t, parley(t, nil, "serve", "--home", h.home, "--addr", "127.0.0.1:0", "--json")), 4, "conflict")
 		contains(t, got.Error.Message, fmt.Sprint(h.hub.cmd.Process.Pid))
 		contains(t, got.Error.Message, h.home)
 		contains(t, got.Error.Hint, "parley stop", "--home DIR", "--addr ")
-		h.ok(h.as("planner", "send", "builder", "still well"), nil)
+		h.ok(h.as("planner", "inbox"), nil)
 		raw, _ := os.ReadFile(filepath.Join(h.home, "url"))
 		if strings.TrimSpace(string(raw)) != h.url {
 			t.Errorf("the second hub changed the address to %q", raw)
 		}
 	})
 	t.Run("a port that is taken is refused", func(t *testing.T) {
-		h := newHouse(t)
+		h := readersHouse(t)
 		got := refused(t, do(t, parley(t, nil, "serve", "--home", t.TempDir(), "--addr", strings.TrimPrefix(h.url, "http://"), "--json")), 4, "conflict")
 		contains(t, got.Error.Hint, "--addr")
 	})

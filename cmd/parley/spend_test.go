@@ -347,7 +347,7 @@ func TestSpendOfCoordination(t *testing.T) {
 
 // TestHostileUsage has an agent tell counts that no model has, and those of others.
 func TestHostileUsage(t *testing.T) {
-	h := newHouse(t)
+	h := readersHouse(t)
 	for name, call := range map[string]string{
 		"negative":        `{"id":"a","input":-1,"output":1,"cached_read":0,"cached_write":0,"reasoning":0}`,
 		"absurd":          `{"id":"a","input":1,"output":99999999999,"cached_read":0,"cached_write":0,"reasoning":0}`,

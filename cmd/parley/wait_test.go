@@ -40,7 +40,7 @@ func TestWait(t *testing.T) {
 		p.signal(t, os.Interrupt)
 	})
 	t.Run("a wait for nothing ends in time", func(t *testing.T) {
-		h := newHouse(t)
+		h := readersHouse(t)
 		if got := h.as("builder", "inbox", "--wait", "1ms"); got.code != 0 || got.out != "No messages.\n" {
 			t.Errorf("exit %d: %s%s", got.code, got.out, got.err)
 		}
