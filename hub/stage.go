@@ -85,9 +85,10 @@ type Progress struct {
 	Landing LandingWord     `json:"landing"`
 	Landed  string          `json:"landed,omitempty"` // the commit by which it came into the target branch
 
-	Reason    string          `json:"reason,omitempty"` // why the work went back to its owner
-	Actor     AgentID         `json:"actor,omitempty"`  // the author of the claim
-	Claim     json.RawMessage `json:"claim,omitempty"`  // what the service stores when the checks pass; of a claim whose checks run
+	Reason    string          `json:"reason,omitempty"`    // why the work went back to its owner
+	RefusedAt Time            `json:"refused_at,omitzero"` // when a completion was refused for Reason; unset again by the next one that is not
+	Actor     AgentID         `json:"actor,omitempty"`     // the author of the claim
+	Claim     json.RawMessage `json:"claim,omitempty"`     // what the service stores when the checks pass; of a claim whose checks run
 	UpdatedAt Time            `json:"updated_at,omitzero"`
 	Revision  int64           `json:"-"` // of the row; 0 for one that is not stored
 }
@@ -110,6 +111,20 @@ func (p Progress) At(plan CheckPlan) Progress {
 	p.Tree = plan.Tree
 	p.Base = plan.Base
 	return p
+}
+
+// Refuse notes that a completion was refused.
+func (p *Progress) Refuse(reason string, now Time) {
+	p.Reason = reason
+	p.RefusedAt = now
+	p.UpdatedAt = now
+}
+
+// Admit notes that a completion was not refused.
+func (p *Progress) Admit(now Time) {
+	p.Reason = ""
+	p.RefusedAt = Time{}
+	p.UpdatedAt = now
 }
 
 // Stage returns the stage of a commit whose work has a proof.

@@ -135,6 +135,8 @@ func keptWork(ctx context.Context, t *acp.AgentTurn, turn keptTurn) error {
 		return stopBy(ctx, t)
 	case strings.Contains(turn.Prompt, "You stopped in the middle of a task"):
 		return resumeTask(ctx, t)
+	case marked("rash"):
+		return claimTask(ctx, t, turn)
 	case marked("doomed"):
 		t.Say(ctx, "about to crash")
 		os.Exit(3)
@@ -198,6 +200,36 @@ func keptWork(ctx context.Context, t *acp.AgentTurn, turn keptTurn) error {
 		os.WriteFile(beside(dir, "answer"), answer, 0o600)
 	}
 	return t.Say(ctx, "done")
+}
+
+// claimTask accepts a handoff, completes it without any work, and reports that it is done. When the
+// report is refused, it does the work and completes the handoff.
+func claimTask(ctx context.Context, t *acp.AgentTurn, turn keptTurn) error {
+	handoff := func(action string, id []byte) error {
+		_, err := rpc.Call(ctx, hubOf(t, turn), api.Handoff, api.HandoffParams{Action: action, ID: hub.HandoffID(id), Summary: "done"})
+		return err
+	}
+	if strings.Contains(turn.Prompt, "was refused") {
+		os.WriteFile(filepath.Join(t.Dir, "parser.go"), []byte("package parser\n"), 0o600)
+		id, _ := os.ReadFile(beside(t.Dir, "task"))
+		if err := handoff("complete", id); err != nil {
+			return err
+		}
+		return t.Say(ctx, "STATUS:ok\nFILES_CREATED:parser.go")
+	}
+	offered := offeredHandoff.FindStringSubmatch(turn.Texts)
+	if offered == nil {
+		return t.Say(ctx, "hello")
+	}
+	id := []byte(offered[1])
+	os.WriteFile(beside(t.Dir, "task"), id, 0o600)
+	if err := handoff("accept", id); err != nil {
+		return err
+	}
+	if err := handoff("complete", id); hub.CodeOf(err) != hub.CodeUnproven {
+		return fmt.Errorf("the completion: got %v, want %s", err, hub.CodeUnproven)
+	}
+	return t.Say(ctx, "STATUS:no_changes")
 }
 
 // spendTokens tells the counts of a model call.
@@ -424,6 +456,29 @@ func TestKeptAgents(t *testing.T) {
 		}, func() any { return verdicts })
 		if verdicts[0] != hub.RunConfirmed || verdicts[1] != hub.RunContradicted {
 			t.Errorf("got %v, newest first, want contradicted and then confirmed", verdicts)
+		}
+	})
+	t.Run("a report of work whose completion was refused is contradicted, and the agent, the operator and the page read why", func(t *testing.T) {
+		t.Parallel()
+		w, dir := begin(t, nil)
+		os.WriteFile(beside(dir, "rash"), nil, 0o600)
+		id := w.giveTask(dir)
+		got := w.turns("builder", dir, 2)
+		has(t, got[1].Prompt, "was refused", "you reported status: no_changes", "completion of h1", "nothing has changed")
+		var runs []hub.Run
+		w.until("two runs have ended", func() bool {
+			runs = mustCall(t, w.as(w.operator), api.ListRuns, api.RunListParams{}).Runs
+			return len(runs) == 2 && runs[0].Verdict != ""
+		}, func() any { return runs })
+		if runs[0].Verdict != hub.RunConfirmed || runs[1].Verdict != hub.RunContradicted || len(runs[1].Contradictions) != 1 {
+			t.Fatalf("got %+v, newest first, want contradicted and then confirmed", runs)
+		}
+		has(t, runs[1].Contradictions[0].Found, "the hub refused the completion of h1", "nothing has changed")
+		has(t, w.mailOf(w.operator), "no_changes, contradicted", "the hub refused the completion of h1")
+
+		done := mustCall(t, w.as(w.operator), api.Handoff, api.HandoffParams{Action: "show", ID: id}).Report
+		if done.Status != hub.HandoffClosed || done.Returned != "" {
+			t.Errorf("after the work: got %s, returned %q", done.Status, done.Returned)
 		}
 	})
 	t.Run("a question waits for a person, and is denied after its time", func(t *testing.T) {

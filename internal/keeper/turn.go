@@ -247,7 +247,7 @@ func (a *agent) note(ctx context.Context, out result, given bool) {
 // refusal returns the text about a report that was contradicted.
 func refusal(all []hub.Contradiction) string {
 	var b strings.Builder
-	b.WriteString("[parley] Your report does not match the files and was refused:\n")
+	b.WriteString("[parley] Your report does not match what the hub found, and was refused:\n")
 	for _, c := range all[:min(len(all), 10)] {
 		fmt.Fprintf(&b, "- %s: you reported %s; found: %s\n", c.Kind, c.Claim, c.Found)
 	}

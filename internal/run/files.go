@@ -46,6 +46,9 @@ func (r *Record) told(ended hub.Run) {
 	r.Verdict, r.ClaimedVerdict = ended.Verdict, ended.ClaimedVerdict
 	r.VerdictBy = ended.VerdictBy
 	r.VerdictNote = r.Note()
+	if len(ended.Contradictions) > 0 { // the hub may have found some
+		r.Contradictions = ended.Contradictions
+	}
 }
 
 // Tokens is the part of its context that an agent has used, and its cost, as it

@@ -254,10 +254,9 @@ func (x *completing) check(ctx context.Context) (Report, error) {
 		p.Proof = x.proof.Proof
 		p.Checks = hub.ChecksRunning
 		p.Names = x.plan.Names()
-		p.Reason = ""
 		p.Actor = x.actor.ID
 		p.Claim = claim
-		p.UpdatedAt = m.now
+		p.Admit(m.now)
 		return m.tx.WriteChecks().PutProgress(p)
 	})
 	if err != nil {
@@ -451,7 +450,7 @@ func (s *Service) conclude(m *mover, op string, h hub.Handoff, p hub.Progress, r
 		return m.tx.WriteChecks().PutProgress(p)
 	}
 	if bad != nil {
-		p.Reason = bad.Failure()
+		p.Refuse(bad.Failure(), m.now)
 		if err := m.tx.WriteChecks().PutProgress(p); err != nil || waits {
 			return err
 		}
@@ -477,7 +476,7 @@ func (s *Service) conclude(m *mover, op string, h hub.Handoff, p hub.Progress, r
 	case "":
 	case hub.CodeConflict:
 		p.Checks = hub.ChecksFailed
-		p.Reason = "you completed another task in this repository meanwhile: complete this one again"
+		p.Refuse("you completed another task in this repository meanwhile: complete this one again", m.now)
 		if err := m.tx.WriteChecks().PutProgress(p); err != nil || waits {
 			return err
 		}
@@ -530,13 +529,17 @@ func (s *Service) tellOwner(m *mover, h hub.Handoff, p hub.Progress, results []h
 
 // progressed stores how far the work of a completion has come: its checks passed, or there are none.
 func (x *completing) progressed(m *mover) error {
-	if x.s.checks == nil {
-		x.progress = hub.NewProgress(string(x.id))
-		return nil
-	}
 	p, err := m.tx.Checks().Progress(string(x.id))
 	if err != nil {
 		return err
+	}
+	if x.s.checks == nil {
+		x.progress = hub.NewProgress(string(x.id))
+		if p.RefusedAt.IsZero() {
+			return nil
+		}
+		p.Admit(m.now)
+		return m.tx.WriteChecks().PutProgress(p)
 	}
 
 	if x.progress.Subject != "" { // its checks have just passed
@@ -561,11 +564,10 @@ func (x *completing) progressed(m *mover) error {
 		p.Checks = hub.ChecksNone
 		p.Names, p.Results = nil, nil
 		p.Actor = x.actor.ID
-		p.UpdatedAt = m.now
 	}
 
 	p.Proof = x.proof.Proof
-	p.Reason = ""
+	p.Admit(m.now)
 	if x.review != "" && p.Commit != "" && p.Review != hub.ReviewApproved {
 		p.Review = hub.ReviewWaiting
 	}

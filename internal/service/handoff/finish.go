@@ -2,6 +2,7 @@ package handoff
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -32,7 +33,8 @@ type Completion struct {
 
 // Complete ends a task that the actor owns. The claims are checked first: one that
 // does not hold is refused, and so is a completion without any change in the
-// worktree since acceptance, unless the owner declares NoChanges.
+// worktree since acceptance, unless the owner declares NoChanges. The progress of the
+// handoff records why the work was refused, so that its parties read it, too.
 func (s *Service) Complete(ctx context.Context, actor hub.Caller, id hub.HandoffID, c Completion) (Report, error) {
 	const op = "handoff.Complete"
 	if err := c.check(op); err != nil {
@@ -50,6 +52,15 @@ func (s *Service) Complete(ctx context.Context, actor hub.Caller, id hub.Handoff
 		return Report{}, fmt.Errorf("handoff: complete: %w", err)
 	}
 
+	out, err := x.end(ctx)
+	if hub.CodeOf(err) == hub.CodeUnproven {
+		x.refused(ctx, err)
+	}
+	return out, err
+}
+
+// end proves the claim and ends the handoff, or queues its checks.
+func (x *completing) end(ctx context.Context) (Report, error) {
 	// The checks read the worktree, so they run before the transaction.
 	if err := x.prove(ctx); err != nil {
 		return Report{}, err
@@ -60,10 +71,34 @@ func (s *Service) Complete(ctx context.Context, actor hub.Caller, id hub.Handoff
 	if len(x.plan.Checks) > 0 {
 		return x.check(ctx)
 	}
-	if err := s.update(ctx, op, actor, x.store); err != nil {
+	if err := x.s.update(ctx, x.op, x.actor, x.store); err != nil {
 		return Report{}, err
 	}
 	return x.answer(), nil
+}
+
+// refused records why the work of a completion was refused.
+func (x *completing) refused(ctx context.Context, refusal error) {
+	reason := refusal.Error()
+	if e, ok := errors.AsType[*hub.Error](refusal); ok {
+		reason = e.Error() // without the words of the callers
+	}
+	ctx = context.WithoutCancel(ctx) // the answer may not reach the owner
+	err := x.s.update(ctx, x.op, x.actor, func(m *mover) error {
+		if _, err := ownedBy(m.tx, x.op, x.actor, x.id); err != nil {
+			return err
+		}
+		p, err := m.tx.Checks().Progress(string(x.id))
+		if err != nil {
+			return err
+		}
+		p.Actor = x.actor.ID
+		p.Refuse(cut(reason, maxReason), m.now)
+		return m.tx.WriteChecks().PutProgress(p)
+	})
+	if err != nil {
+		x.s.log.Warn("a refused completion could not be recorded", "op", x.op, "handoff", x.id, "code", hub.CodeOf(err), "err", err)
+	}
 }
 
 // answer is the report of a completion with what its owner must know.

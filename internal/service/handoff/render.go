@@ -68,13 +68,16 @@ func renderHead(b *strings.Builder, r Report) {
 }
 
 // ProgressText returns the stage of work, with the words for its checks, review and landing as far as
-// there are any; "" before the owner claims that the work is done.
+// there are any, or that its completion was refused; "" before the owner claims that the work is done.
 func (r Report) ProgressText() string {
 	var words []string
 	for _, w := range []struct{ name, word string }{{"checks", string(r.Checks)}, {"review", string(r.Review)}, {"landing", r.Landing}} {
 		if w.word != "" && w.word != string(hub.ChecksNone) {
 			words = append(words, w.name+" "+w.word)
 		}
+	}
+	if len(words) == 0 && r.Returned != "" {
+		words = append(words, "refused")
 	}
 	if r.Stage == "" || len(words) == 0 {
 		return string(r.Stage)

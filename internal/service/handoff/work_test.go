@@ -147,6 +147,36 @@ func TestDone(t *testing.T) {
 			t.Errorf("got %v (%v), want what is wrong and what to do", e, e.Hint)
 		}
 	})
+	t.Run("the parties read why a completion was refused, until one is not", func(t *testing.T) {
+		d, path, h := begin(t)
+		shown := func() handoff.Report {
+			got, err := d.Show(t.Context(), planner, h.ID)
+			if err == nil {
+				err = d.Name(t.Context(), &got)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got
+		}
+		if got := shown(); got.ProgressText() != "" {
+			t.Errorf("before the completion: got %q", got.ProgressText())
+		}
+		_, err := d.Complete(t.Context(), builder, h.ID, handoff.Completion{Summary: "DONE"})
+		if hub.CodeOf(err) != hub.CodeUnproven {
+			t.Fatalf("got %v, want %s", err, hub.CodeUnproven)
+		}
+		if got := shown(); got.ProgressText() != "claimed (refused)" || !strings.HasPrefix(got.Returned, "work: nothing has changed") || got.Status != hub.HandoffActivated {
+			t.Errorf("refused: got %s, %q, %q", got.Status, got.ProgressText(), got.Returned)
+		}
+		d.edit(path, "second")
+		if _, err := d.Complete(t.Context(), builder, h.ID, handoff.Completion{Summary: "done"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := shown(); got.ProgressText() != "there" || got.Returned != "" {
+			t.Errorf("completed: got %q, %q", got.ProgressText(), got.Returned)
+		}
+	})
 	t.Run("done, with zero edits, is taken if the owner says so", func(t *testing.T) {
 		d, _, h := begin(t)
 		got, err := d.Complete(t.Context(), builder, h.ID, handoff.Completion{Summary: "read it", NoChanges: true})

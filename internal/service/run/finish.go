@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -108,6 +109,14 @@ func (s *Service) finish(tx hub.Tx, actor hub.Caller, r hub.Run, e Ending) (hub.
 	if err != nil {
 		return r, hub.Message{}, err
 	}
+	refused, err := refusedCompletions(tx, r, e)
+	if err != nil {
+		return r, hub.Message{}, err
+	}
+	if len(refused) > 0 {
+		e.Verdict = hub.RunContradicted
+		e.Contradictions = append(slices.Clip(e.Contradictions), refused...)
+	}
 	r = r.Judged(e.Verdict, actor.ID)
 	r.StopReason, r.Reason = e.StopReason, e.Reason
 	r.Contradictions = e.Contradictions
@@ -132,6 +141,46 @@ func (s *Service) finish(tx hub.Tx, actor hub.Caller, r hub.Run, e Ending) (hub.
 		return r, hub.Message{}, err
 	}
 	return r, msg, record(tx, actor, now, r)
+}
+
+// refusedCompletion is the kind of a contradiction about a task that the agent could not complete.
+const refusedCompletion = "refused_completion"
+
+// maxTasks is the most active tasks of an agent that the end of its run looks at.
+const maxTasks = 50
+
+// refusedCompletions returns a contradiction for each task whose completion the hub refused during
+// the run, if the report says that the work is done.
+func refusedCompletions(r hub.Reader, of hub.Run, e Ending) (found []hub.Contradiction, err error) {
+	var c claim
+	if json.Unmarshal(e.Report, &c) != nil || messageFor[c.Status] != hub.TypeStatusComplete {
+		return nil, nil
+	}
+	tasks, err := r.Handoffs(hub.HandoffQuery{To: of.Agent, States: []hub.HandoffState{hub.HandoffActivated}, Limit: maxTasks})
+	for _, h := range tasks {
+		if err != nil {
+			return nil, err
+		}
+		p, err := r.Checks().Progress(string(h.ID))
+		if err != nil {
+			return nil, err
+		}
+		if p.RefusedAt.IsZero() || p.RefusedAt.Before(of.StartedAt.Time) {
+			continue
+		}
+		short, err := r.ShortID(string(h.ID))
+		if err != nil {
+			return nil, err
+		}
+		reason := p.Reason
+		if h.Restricted {
+			reason = hub.RestrictedText
+		}
+		found = append(found, hub.Contradiction{
+			Kind: refusedCompletion, Claim: "status: " + c.Status, Found: fmt.Sprintf("the hub refused the completion of %s: %s", cmp.Or(short, hub.ShortID(h.ID)), reason),
+		})
+	}
+	return found, err
 }
 
 // A claim is the part of a report that the hub reads.

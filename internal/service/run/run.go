@@ -200,7 +200,7 @@ func (s *Service) Record(ctx context.Context, b Beginning, e Ending) (hub.Run, e
 		now := s.clock.Now()
 		r = hub.Run{
 			ID: b.ID, Agent: b.Agent, By: b.Agent, Task: b.Task, Dir: b.Dir, ThreadID: string(b.ID),
-			State: hub.RunStarting, StartedAt: now, ExpiresAt: now.Add(slack),
+			State: hub.RunStarting, StartedAt: b.ID.Time(), ExpiresAt: now.Add(slack),
 		}
 		if err := tx.PutRun(r, ""); err != nil {
 			return err
