@@ -292,6 +292,22 @@ func TestReturnedHandoff(t *testing.T) {
 	if len(entries) != 1 || entries[0].State != hub.EntryLanded || entries[0].Returns != 1 || entries[0].Ref != "h1" {
 		t.Errorf("entries: %+v", entries)
 	}
+
+	// The agents that heard of the landing hear that it was undone, too; the next step is for its owner.
+	must(rpc.Call(ctx, operator, api.UndoLanding, api.EntryParams{ID: "l1", Reason: "it slows main down"}))(t)
+	for i, hasNext := range []bool{false, true} {
+		for isTold := false; !isTold; {
+			for _, m := range must(rpc.Call(ctx, h.as(keys[i]), api.Inbox, api.InboxParams{WaitS: 1, NewOnly: true}))(t).Messages {
+				text := string(m.Payload)
+				if strings.Contains(text, "l1 (h1) was taken back from main by l2 of the operator: it slows main down") {
+					isTold = true
+					if strings.Contains(text, "next_step") != hasNext {
+						t.Errorf("agent %d reads %s", i, text)
+					}
+				}
+			}
+		}
+	}
 	if found := must(rpc.Call(ctx, operator, api.Verify, api.VerifyParams{}))(t); len(found.Findings) > 0 {
 		t.Errorf("audit: %v", found.Findings)
 	}

@@ -243,39 +243,64 @@ func (s *Service) entryWithPolicy(ctx context.Context, op string, id hub.Landing
 	return e, p, err
 }
 
-// noteUndone records that the target does not have a landed change any more, and tells its owner.
-func (c *change) noteUndone(id, by hub.LandingID, because string) error {
+// noteUndone records that the target does not have a landed change any more, and tells the agents that
+// heard of the landing. by is the entry that took it back, nil for a commit of a person; reason may be "".
+func (c *change) noteUndone(id hub.LandingID, by *hub.LandingEntry, reason string) error {
 	e, err := c.tx.Landings().Entry(id)
 	if err != nil || e.State != hub.EntryLanded {
 		return ignoreMissing(err)
 	}
-	landed, head := e.LandedCommit, e.Head
+	because := reason
+	took := "was taken back from " + e.Into
+	if by != nil {
+		because = cmp.Or(reason, whose(*by)+" undoes it")
+		took += " by " + whose(*by)
+	}
+	if reason != "" {
+		took += ": " + reason
+	}
+
 	e, err = c.advance(e, hub.EntryUndone, actions.LandingUndone, func(e *hub.LandingEntry) {
-		e.UndoneBy = by
+		if by != nil {
+			e.UndoneBy = by.ID
+		}
 		e.Because = because
 		e.Reason = because
-		e.LandedCommit = landed
-		e.Head = head
 	})
 	if err != nil {
 		return err
 	}
 	members := map[string]any{"landing": e.ID, "ref": e.Ref, "commit": e.Commit, "into": e.Into, "because": because}
-	if by != "" {
-		members["undone_by"] = by
+	if by != nil {
+		members["undone_by"] = by.ID
 	}
-	return c.post(notice{
-		to: []hub.AgentID{e.Owner}, priority: hub.PriorityHigh, summary: fmt.Sprintf("%s (%s) was taken back from %s: %s", e.ID, c.refName(e), e.Into, because),
+	return c.tellHearers(e, notice{
+		priority: hub.PriorityHigh, summary: fmt.Sprintf("%s (%s) %s", e.ID, c.refName(e), took),
 		next: "read why; to bring it back, repair it, commit, and land the branch again", members: members,
 	})
 }
 
-// noteRestored records that the undo of a change was undone.
-func (c *change) noteRestored(id hub.LandingID) error {
+// whose names an entry with its owner, for a text.
+func whose(e hub.LandingEntry) string {
+	if e.Owner == hub.Operator {
+		return string(e.ID) + " of the operator"
+	}
+	return fmt.Sprintf("%s of %s", e.ID, e.Owner)
+}
+
+// noteRestored records that the undo of a change was undone, by another entry, and tells the agents that
+// heard of the undo.
+func (c *change) noteRestored(id hub.LandingID, by hub.LandingEntry) error {
 	e, err := c.tx.Landings().Entry(id)
 	if err != nil || e.State != hub.EntryUndone {
 		return ignoreMissing(err)
 	}
-	_, err = c.advance(e, hub.EntryLanded, actions.LandingLanded, func(e *hub.LandingEntry) { e.Reason = "its undo was taken back" })
-	return err
+	e, err = c.advance(e, hub.EntryLanded, actions.LandingLanded, func(e *hub.LandingEntry) { e.Reason = "its undo was taken back" })
+	if err != nil {
+		return err
+	}
+	return c.tellHearers(e, notice{
+		priority: hub.PriorityNormal, summary: fmt.Sprintf("%s (%s) is in %s again: its undo was taken back by %s", e.ID, c.refName(e), e.Into, whose(by)),
+		members: map[string]any{"landing": e.ID, "ref": e.Ref, "commit": e.Commit, "into": e.Into},
+	})
 }

@@ -132,12 +132,15 @@ func (w *worker) alreadyThere(ctx context.Context, e hub.LandingEntry, head Comm
 		return w.returned(ctx, e, refusal{reason: fmt.Sprintf("it changes nothing in %s", e.Into), repair: "if the work is there already, cancel the entry with parley landings cancel " + string(e.ID) + "; else do the work"})
 	}
 	return w.update(ctx, func(c *change) error {
-		_, err := c.advance(e, hub.EntryLanded, actions.LandingLanded, func(e *hub.LandingEntry) {
+		e, err := c.advance(e, hub.EntryLanded, actions.LandingLanded, func(e *hub.LandingEntry) {
 			e.Reason = fmt.Sprintf("%s had it already", e.Into)
 			e.LandedCommit = e.Commit
 			e.Head = head.ID
 		})
-		return err
+		if err != nil {
+			return err
+		}
+		return c.tellLanded(e)
 	})
 }
 
@@ -362,28 +365,47 @@ func (c *change) refName(e hub.LandingEntry) string {
 	return string(short)
 }
 
-// tellLanded tells the owner of an entry that it has landed.
+// tellLanded tells the owner of an entry, and the others who hear of it, that it has landed.
 func (c *change) tellLanded(e hub.LandingEntry) error {
-	members := map[string]any{"landing": e.ID, "ref": e.Ref, "commit": e.Commit, "landed_commit": e.LandedCommit, "into": e.Into, "repository": e.Repository}
-	to := []hub.AgentID{e.Owner}
+	return c.tellHearers(e, notice{
+		priority: hub.PriorityNormal, summary: fmt.Sprintf("%s (%s) landed in %s as %.12s", e.ID, c.refName(e), e.Into, e.LandedCommit),
+		members: map[string]any{"landing": e.ID, "ref": e.Ref, "commit": e.Commit, "landed_commit": e.LandedCommit, "into": e.Into, "repository": e.Repository},
+	})
+}
+
+// tellHearers tells the owner of an entry about it, the sender of its handoff, and the owner of work that
+// another agent landed. The next step and a high priority are for its owner alone.
+func (c *change) tellHearers(e hub.LandingEntry, n notice) error {
+	var others []hub.AgentID
 	if e.Handoff != "" {
-		members["handoff_id"] = e.Handoff
+		n.members["handoff_id"] = e.Handoff
 		h, err := c.tx.Handoff(e.Handoff)
-		switch {
-		case err == nil && h.From != e.Owner:
-			to = append(to, h.From)
-		case err != nil && hub.CodeOf(err) != hub.CodeNotFound:
+		if ignoreMissing(err) != nil {
 			return err
 		}
+		if err == nil && h.From != e.Owner {
+			others = append(others, h.From)
+		}
 	}
-	if e.Holder != "" { // the owner of the work that another agent landed
+	if e.Holder != "" {
 		h, err := c.tx.Handoff(e.Holder)
 		if ignoreMissing(err) != nil {
 			return err
 		}
-		if err == nil && !slices.Contains(to, h.To) {
-			to = append(to, h.To)
+		if err == nil && h.To != e.Owner && !slices.Contains(others, h.To) {
+			others = append(others, h.To)
 		}
 	}
-	return c.post(notice{to: to, priority: hub.PriorityNormal, summary: fmt.Sprintf("%s (%s) landed in %s as %.12s", e.ID, c.refName(e), e.Into, e.LandedCommit), members: members})
+	n.to = []hub.AgentID{e.Owner}
+	if n.next == "" {
+		n.to = append(n.to, others...)
+		return c.post(n)
+	}
+	if err := c.post(n); err != nil {
+		return err
+	}
+	n.to = others
+	n.next = ""
+	n.priority = hub.PriorityNormal
+	return c.post(n)
 }

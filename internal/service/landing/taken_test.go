@@ -46,7 +46,7 @@ func TestTakesBack(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 		mail := w.inbox(ada)
-		if len(mail) != 1 || !strings.Contains(mail[0].Summary, "l1 (alice) was taken back from main") {
+		if len(mail) != 1 || !strings.Contains(mail[0].Summary, "l1 (alice) was taken back from main by l2 of bob: it takes back src/alice.go") {
 			t.Errorf("mail: %+v", mail)
 		}
 	})
@@ -107,7 +107,7 @@ func TestUndone(t *testing.T) {
 		if got.UndoneBy != undo.ID || got.Because != "it slows main down" {
 			t.Errorf("got %+v", got)
 		}
-		if mail := w.inbox(ada); len(mail) != 1 || !strings.Contains(mail[0].Summary, "was taken back from main: it slows main down") || mail[0].Next == "" {
+		if mail := w.inbox(ada); len(mail) != 1 || mail[0].Summary != "l1 (a) was taken back from main by l2 of the operator: it slows main down" || mail[0].Next == "" {
 			t.Errorf("mail: %+v", mail)
 		}
 		if w.file("mod/a") != "" {
@@ -152,9 +152,13 @@ func TestUndone(t *testing.T) {
 		undo, err := w.Undo(w.ctx, operator, e.ID, "")
 		w.must(err)
 		w.turn()
+		w.inbox(ada)
 		_, err = w.Undo(w.ctx, operator, undo.ID, "")
 		w.must(err)
 		w.turn()
+		if mail := w.inbox(ada); len(mail) != 1 || mail[0].Summary != "l1 (a) is in main again: its undo was taken back by l3 of the operator" {
+			t.Errorf("mail: %+v", mail)
+		}
 		w.want(undo.ID, hub.EntryUndone, "")
 		w.want(e.ID, hub.EntryLanded, "")
 		if w.file("mod/a") != "ok" {
@@ -175,6 +179,27 @@ func TestUndone(t *testing.T) {
 		w.turn()
 		w.want(undo.ID, hub.EntryLanded, "")
 		w.want(e.ID, hub.EntryUndone, "")
+	})
+	t.Run("a landing that a person took back while the hub was stopped is undone, and its owner hears of it", func(t *testing.T) {
+		w := newWorld(t, plain)
+		w.good("a")
+		w.good("b")
+		e, kept := w.land(ada, "a"), w.land(ada, "b")
+		w.turn()
+		w.inbox(ada)
+		w.restart()
+		w.turn()
+		w.want(e.ID, hub.EntryLanded, "")
+		w.repo.write(commitOf{branch: "main", from: "refs/heads/main", author: "person", files: map[string]string{"mod/a": ""}})
+		w.restart()
+		w.turn()
+		w.want(e.ID, hub.EntryUndone, "a commit by person took it back")
+		w.want(kept.ID, hub.EntryLanded, "")
+		w.restart()
+		w.turn()
+		if mail := w.inbox(ada); len(mail) != 1 || !strings.Contains(mail[0].Summary, "l1 (a) was taken back from main: a commit by person took it back") {
+			t.Errorf("mail: %+v", mail)
+		}
 	})
 	t.Run("a landing that a person took back by hand is undone, its owner hears of it, and it can land again", func(t *testing.T) {
 		w := newWorld(t, plain)

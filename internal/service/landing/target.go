@@ -76,10 +76,30 @@ func (w *worker) watch(ctx context.Context, hasOpen bool) error {
 	if head, err = w.s.git.Resolve(ctx, w.policy.Repository, head.ID); err != nil {
 		return ignoreMissing(err)
 	}
-	if err := w.judge(ctx, head, before == nil && !hasOpen); err != nil || before == nil || before.Commit == head.ID {
+	if err := w.judge(ctx, head, before == nil && !hasOpen); err != nil {
 		return err
 	}
-	return w.noteMoved(ctx, *before, head)
+	old := ""
+	if before != nil {
+		old = before.Commit
+	} else if old, err = w.lastHead(ctx); err != nil { // it may have been moved while the hub was stopped
+		return err
+	}
+	if old == "" || old == head.ID {
+		return nil
+	}
+	return w.noteMoved(ctx, old, head, before != nil)
+}
+
+// lastHead returns the commit to which the queue moved the target last, as far as the newest landings
+// say; "" if there is none.
+func (w *worker) lastHead(ctx context.Context) (string, error) {
+	landed, err := w.newestLanded(ctx, maxHeadLandings)
+	if err != nil || len(landed) == 0 {
+		return "", err
+	}
+	last := slices.MaxFunc(landed, func(a, b hub.LandingEntry) int { return a.MovedAt.Compare(b.MovedAt.Time) })
+	return last.Head, nil
 }
 
 // judge runs the checks of the policy and of the repository on a head of the target.
@@ -118,10 +138,10 @@ func (w *worker) judge(ctx context.Context, head Commit, kept bool) error {
 }
 
 // noteMoved tells the operator and the authors that something else than the queue made the target red,
-// and the owners of landings that it took back.
-func (w *worker) noteMoved(ctx context.Context, before Target, head Commit) error {
+// if the hub saw it move, and the owners of landings that it took back.
+func (w *worker) noteMoved(ctx context.Context, before string, head Commit, wasSeen bool) error {
 	now := w.s.targetOf(w.policy)
-	moved, err := w.s.git.Change(ctx, w.policy.Repository, before.Commit, head.ID)
+	moved, err := w.s.git.Change(ctx, w.policy.Repository, before, head.ID)
 	if err != nil {
 		return nil // the branch was set to another history
 	}
@@ -135,17 +155,17 @@ func (w *worker) noteMoved(ctx context.Context, before Target, head Commit) erro
 	if err != nil {
 		return err
 	}
-	gone, err := w.takenBack(ctx, before.Commit, head.ID, landed)
+	gone, err := w.takenBack(ctx, before, head.ID, landed)
 	if err != nil {
 		return err
 	}
-	isRed := now.State == TargetRed
+	isRed := wasSeen && now.State == TargetRed
 	if !isRed && len(gone) == 0 {
 		return nil
 	}
 	return w.update(ctx, func(c *change) error {
 		for _, l := range gone {
-			if err := c.noteUndone(l.ID, "", fmt.Sprintf("a commit by %s took it back (%.12s)", t.By, head.ID)); err != nil {
+			if err := c.noteUndone(l.ID, nil, fmt.Sprintf("a commit by %s took it back (%.12s)", t.By, head.ID)); err != nil {
 				return err
 			}
 		}

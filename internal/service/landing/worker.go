@@ -806,7 +806,7 @@ func (w *worker) landed(ctx context.Context, group []hub.LandingEntry, tip strin
 // noteGone records the landings that an entry took back: the one that it undoes, and others.
 func (c *change) noteGone(e hub.LandingEntry, gone []hub.LandingEntry) error {
 	for _, l := range gone {
-		if err := c.noteUndone(l.ID, e.ID, fmt.Sprintf("%s of %s %s", e.ID, e.Owner, e.TakesBack)); err != nil {
+		if err := c.noteUndone(l.ID, &e, "it "+e.TakesBack); err != nil {
 			return err
 		}
 	}
@@ -817,14 +817,10 @@ func (c *change) noteGone(e hub.LandingEntry, gone []hub.LandingEntry) error {
 	if err != nil {
 		return ignoreMissing(err)
 	}
-	because := fmt.Sprintf("%s of %s undoes it", e.ID, e.Owner)
-	if e.Because != "" {
-		because = e.Because
-	}
-	if err := c.noteUndone(undone.ID, e.ID, because); err != nil || undone.Undoes == "" {
+	if err := c.noteUndone(undone.ID, &e, e.Because); err != nil || undone.Undoes == "" {
 		return err
 	}
-	return c.noteRestored(undone.Undoes)
+	return c.noteRestored(undone.Undoes, e)
 }
 
 // waitForTree lets entries wait for a working tree in which the target is checked out. Members

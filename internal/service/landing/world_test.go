@@ -82,6 +82,12 @@ func newWorld(t *testing.T, p landing.Setting) *world {
 	return w
 }
 
+// restart makes the service and the worker anew, as a start of the hub does.
+func (w *world) restart() {
+	w.Service = landing.New(w.store, w.repo, w.check, w.mail, &landing.Options{Clock: w.clock(), Work: w.work})
+	w.worker = w.NewWorker(w.policy)
+}
+
 // clock returns a clock whose time is w.now, a millisecond later with each reading.
 func (w *world) clock() hub.Clock {
 	return func() time.Time {
