@@ -727,6 +727,9 @@ func (s *Service) moveFiles(c hub.Continuation) {
 // tasks of that kind; about tasks that another agent has by now it says so.
 func (s *Service) Returned(ctx context.Context, agent hub.AgentID) (string, error) {
 	var text string
+	if err := s.endSilence(ctx, agent); err != nil {
+		return "", err
+	}
 	all, err := hub.Read(ctx, s.store, func(rd hub.Reader) ([]hub.Continuation, error) {
 		return rd.Continuations().Continuations(hub.ContinuationQuery{Of: agent, Limit: maxTasks})
 	})

@@ -255,6 +255,7 @@ func (s *Service) Stop(ctx context.Context, c Cause) ([]hub.Continuation, error)
 	if len(owned) > 0 {
 		s.note(c.Agent, true)
 	}
+	failed = append(failed, s.beginSilence(ctx, c))
 	kept.Reason = c.Reason
 	kept.Until = c.Until
 	s.forward(ctx, c.Agent, kept)
@@ -301,6 +302,13 @@ func (s *Service) remember(ctx context.Context) {
 		if c.To != "" {
 			s.note(c.To, true)
 		}
+	}
+	silent, err := s.silences(ctx)
+	if err != nil && ctx.Err() == nil {
+		s.o.Log.Warn("the agents that cannot answer cannot be read", "op", "continuation.Run", "err", err)
+	}
+	for agent := range silent {
+		s.note(agent, true)
 	}
 }
 

@@ -9,4 +9,5 @@ func (s *Service) Look(ctx context.Context) {
 	s.settle(ctx)
 	s.recall(ctx)
 	s.offerAgain(ctx)
+	s.tellSenders(ctx)
 }

@@ -235,7 +235,8 @@ func (s *Service) closedAgents(rd hub.Reader) (out []hub.AgentID, err error) {
 }
 
 // Run drops rescues whose time is over, makes the continuations that Later was told of, withdraws
-// offers without an answer, offers tasks again that no agent took, and moves the reserved files of continued tasks, until ctx ends.
+// offers without an answer, offers tasks again that no agent took, tells the senders of mail that is not answered, and moves the
+// reserved files of continued tasks, until ctx ends.
 func (s *Service) Run(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
@@ -255,6 +256,7 @@ func (s *Service) Run(ctx context.Context) {
 			s.recall(ctx)
 			s.offerAgain(ctx)
 			s.forwardRest(ctx)
+			s.tellSenders(ctx)
 		case c := <-s.taken:
 			s.hand(ctx, c)
 		case c := <-s.stops:

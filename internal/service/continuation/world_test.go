@@ -51,10 +51,7 @@ func newWorld(t *testing.T, names ...hub.AgentID) *world {
 	w := &world{T: t, ctx: t.Context(), now: time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC), tree: &tree{files: []string{"parser.go"}}}
 	home := t.TempDir()
 	w.store = storetest.Open(t, home)
-	clock := func() time.Time {
-		w.now = w.now.Add(time.Millisecond)
-		return w.now
-	}
+	clock := w.clock()
 	w.keys = keys.New(w.store, &keys.Options{Clock: clock})
 	_, err := w.keys.EnsureOperator(w.ctx, "")
 	w.must(err)
@@ -71,6 +68,14 @@ func newWorld(t *testing.T, names ...hub.AgentID) *world {
 	w.hands = handoff.New(w.store, w.mail, &handoff.Options{Clock: clock, Board: w.teams, Onward: follower{w}})
 	w.Service = continuation.New(w.store, continuation.Parts{Trees: w.tree, Handoffs: w.hands, Agents: w.crew, Mail: w.mail}, &continuation.Options{Clock: clock, Patience: patience})
 	return w
+}
+
+// clock returns the clock of the world.
+func (w *world) clock() hub.Clock {
+	return func() time.Time {
+		w.now = w.now.Add(time.Millisecond)
+		return w.now
+	}
 }
 
 // follower tells the service, which is made after the handoffs, about handoffs that moved.
