@@ -284,7 +284,7 @@ func TestRunaway(t *testing.T) {
 
 func TestStopNow(t *testing.T) {
 	t.Parallel()
-	t.Run("the turn of a kept agent is ended, and no other begins before wakes resume", func(t *testing.T) {
+	t.Run("the turn of a kept agent is ended, no other begins before wakes resume, and then it goes on", func(t *testing.T) {
 		t.Parallel()
 		y := openTreasury(t)
 		y.mail("slow work")
@@ -303,11 +303,15 @@ func TestStopNow(t *testing.T) {
 		if _, err := rpc.Call(t.Context(), y.as(y.operator), api.PromptAgent, api.PromptParams{Agent: "builder", Text: "go on"}); hub.CodeOf(err) != hub.CodeRateLimited || !strings.Contains(err.Error(), "wake resume") {
 			t.Errorf("a prompt of the operator: %v, want it refused with the reason", err)
 		}
+		y.restart()
+		y.turns("builder", y.dir, 1)
 		mustCall(t, y.as(y.operator), api.ResumeWake, api.WakePauseParams{All: true})
+		resumed := y.turns("builder", y.dir, 2)[1]
+		has(t, resumed.Prompt, "The operator stopped your last turn before it ended", "[parley wake w_")
 		y.mail("spend some")
 		y.until("the next turn", func() bool { return y.spend(hub.ByAgent).Total.Output > 0 }, func() any { return y.logOf("builder") })
 	})
-	t.Run("a turn that failed is not tried again", func(t *testing.T) {
+	t.Run("a turn that failed is not tried again before wakes resume", func(t *testing.T) {
 		t.Parallel()
 		y := openTreasury(t)
 		y.mail("crash")
@@ -319,7 +323,6 @@ func TestStopNow(t *testing.T) {
 		y.until("the reason in the log", func() bool { return strings.Contains(y.logOf("builder"), "the operator stopped builder") }, func() any { return y.logOf("builder") })
 		y.turns("builder", y.dir, 1)
 		mustCall(t, y.as(y.operator), api.ResumeWake, api.WakePauseParams{Agent: "builder"})
-		y.mail("spend some")
 		y.turns("builder", y.dir, 2)
 	})
 	t.Run("the turn of a further session is ended, too", func(t *testing.T) {

@@ -57,7 +57,7 @@ func writeStopped(w io.Writer, got api.StoppedAgents) {
 	for _, one := range got.Agents {
 		fmt.Fprintf(w, "%s is paused; %s\n", one.Agent, turnEndings[one.Turn])
 	}
-	fmt.Fprintln(w, `run "parley wake resume" to undo it`)
+	fmt.Fprintln(w, `run "parley wake resume" to undo it; turns that the hub ended then go on, in a terminal or an editor prompt the agent again`)
 }
 
 // probeCommand returns the command that probes an agent.

@@ -155,6 +155,10 @@ func (a *agent) serve(ctx context.Context) (err error) {
 			a.rests(ctx)
 			continue
 		}
+		if t := a.record.Turn; t != nil {
+			a.goOn(ctx, *t)
+			continue
+		}
 		t, err := a.next(ctx)
 		if err != nil && ctx.Err() == nil {
 			a.o.Log.Warn("a kept agent waits in vain", "agent", a.name, "err", err)
@@ -280,7 +284,7 @@ func (a *agent) work(ctx context.Context, t turn) {
 		case ctx.Err() != nil:
 			return // the next start continues it
 		case result.stopped:
-			a.stopTurn(ctx, result)
+			a.stopTurn(ctx, t, result)
 			a.spentTurn(ctx)
 			return
 		case result.cancelled:
@@ -348,14 +352,31 @@ func (a *agent) work(ctx context.Context, t turn) {
 	}
 }
 
-// stopTurn ends a turn that a person or a budget stopped: it is not tried again, and the next
-// turn begins with that word.
-func (a *agent) stopTurn(ctx context.Context, r result) {
+// stopTurn ends a turn that a person or a budget stopped. A turn that the operator stopped goes on when
+// turns may begin again, unless it is that of a window, whose user saw its end. Any other is not tried
+// again, and the next turn begins with that word.
+func (a *agent) stopTurn(ctx context.Context, t turn, r result) {
 	a.move(a.between())
-	a.keepTurn(ctx, nil)
-	a.setTell(ctx, "[parley] Your last turn was stopped before it ended. Look at your work so far before you continue.")
+	isOperators := a.stopped(ctx, a.name) != "" && a.blocked(ctx, a.name) == ""
+	if isOperators && (t.By == "" || t.By == ByHub) {
+		t.Stopped = true
+		a.keepTurn(ctx, &t)
+	} else {
+		a.keepTurn(ctx, nil)
+		a.setTell(ctx, "[parley] Your last turn was stopped before it ended. Look at your work so far before you continue.")
+	}
 	a.reportTurn(ctx, wake.Report{Event: wake.EventTurnEnd, Quiet: true})
 	a.endTurn(r)
+}
+
+// goOn gives the agent a turn again that its operator stopped, when turns may begin.
+func (a *agent) goOn(ctx context.Context, t turn) {
+	for a.halted(ctx, a.name) != "" {
+		if a.rest(ctx, folderEvery); ctx.Err() != nil {
+			return // the next start continues it
+		}
+	}
+	a.work(ctx, t)
 }
 
 // beginTurn makes a turn the one under way, and tells the windows of it once. A hub that was

@@ -207,5 +207,5 @@ func stopNow(ctx context.Context, f form) (string, error) {
 	if parts == nil {
 		return "The agents are paused; no turn ran.", nil
 	}
-	return "The agents are paused. Turns: " + strings.Join(parts, ", ") + ".", nil
+	return "The agents are paused. Turns: " + strings.Join(parts, ", ") + ". Those that the hub ended go on when wakes resume.", nil
 }
