@@ -33,6 +33,10 @@ type LandingPolicy struct {
 
 	Open  []OpenGate `json:"open,omitempty"` // the gates that the operator opened by name
 	SetAt Time       `json:"set_at,omitzero"`
+
+	// NamedAt is when the hub told the operator what is open in a policy of an earlier version, or why
+	// nothing lands under it; unset after the next change.
+	NamedAt Time `json:"named_at,omitzero"`
 }
 
 // Opened returns the record of a gate that the operator opened by name. It reports whether there is
@@ -174,6 +178,10 @@ type LandingEntry struct {
 	// src/alice.go, landed l4": it needs the word of the reviewer, else of the operator.
 	TakesBack string      `json:"takes_back,omitempty"`
 	Takes     []LandingID `json:"takes,omitempty"` // the landings of those files
+
+	// Judged has what the change does to the things that judge it: checks, their scripts, and tests. A
+	// finding with Word needs the word of the reviewer, else of the operator.
+	Judged []JudgeFinding `json:"judged,omitempty"`
 
 	// UndoneBy is the entry that took the change back; empty for a change that was taken back by hand.
 	// Because is the reason.

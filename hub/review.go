@@ -89,6 +89,8 @@ type Review struct {
 
 	TakesBack string `json:"takes_back,omitempty"` // the files of others that the change takes back; an approval is the word for that
 
+	Judged []JudgeFinding `json:"judged,omitempty"` // what the change does to the things that judge it; an approval is the word for that
+
 	// Difference is the SHA-256 of the artifact with the unified diff; Parts are those of further
 	// artifacts, of a difference that does not fit into one. Size is their length in bytes.
 	Difference string   `json:"difference,omitempty"`

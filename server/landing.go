@@ -189,21 +189,11 @@ func (g landingGit) Change(ctx context.Context, repository, target, commit strin
 	if out.Base, err = inCopy(ctx, c, "merge-base", target, commit); err != nil {
 		return out, err
 	}
-	text, err := wholeInCopy(ctx, c, patchArgs(out.Base, commit)...)
-	if err != nil {
+	if out.Patch, err = g.differenceOf(ctx, c, repository, out.Base, commit); err != nil {
 		return out, err
 	}
-	if out.Cut = len(text) > maxReviewed; out.Cut {
-		text = text[:maxReviewed]
-	}
-	out.Patch = strings.ToValidUTF8(text, "\uFFFD")
 	out.Authors, err = authorsOf(ctx, c, out.Base, commit)
 	return out, err
-}
-
-// patchArgs are the arguments of git for the difference between two commits.
-func patchArgs(from, to string) []string {
-	return []string{"diff", "--no-color", "--no-ext-diff", "--no-textconv", from, to}
 }
 
 // authorsOf returns the names of the authors and committers of the commits after a base, and those in
@@ -299,17 +289,12 @@ func (g landingGit) SamePatch(ctx context.Context, repository, target, a, b stri
 }
 
 // Patch implements landing.Git.
-func (g landingGit) Patch(ctx context.Context, repository, from, to string) (string, []string, error) {
+func (g landingGit) Patch(ctx context.Context, repository, from, to string) (landing.Patch, error) {
 	c, err := g.copyOf(ctx, repository)
 	if err != nil {
-		return "", nil, err
+		return landing.Patch{}, err
 	}
-	text, err := inCopy(ctx, c, patchArgs(from, to)...)
-	if err != nil {
-		return "", nil, err
-	}
-	list, err := inCopy(ctx, c, "diff", "--name-only", "--no-renames", "-z", from, to)
-	return text, strings.FieldsFunc(list, func(r rune) bool { return r == 0 }), err
+	return g.differenceOf(ctx, c, repository, from, to)
 }
 
 // Keep implements landing.Git.
@@ -374,6 +359,31 @@ func (l landingChecks) Concerned(ctx context.Context, repository, from, to strin
 		}
 	}
 	return out, nil
+}
+
+// Judged implements landing.Checks.
+func (l landingChecks) Judged(ctx context.Context, repository, target, commit string, names []string) ([]hub.JudgeFinding, error) {
+	all, err := l.all(ctx, repository)
+	if err != nil {
+		return nil, err
+	}
+	c, err := repositories(l).copyOf(ctx, repository)
+	if err != nil {
+		return nil, err
+	}
+	plan := hub.CheckPlan{Commit: commit}
+	if plan.Base, err = inCopy(ctx, c, "merge-base", target, commit); err != nil {
+		return nil, err
+	}
+	deltas, err := c.Deltas(ctx, plan.Base, commit)
+	if err != nil {
+		return nil, gitError(err)
+	}
+	for _, d := range deltas {
+		plan.Changes = append(plan.Changes, hub.CommitChange{Path: d.Path, Was: d.Before, Is: d.After})
+	}
+	plan.Checks = slices.DeleteFunc(all, func(c hub.RepositoryCheck) bool { return !slices.Contains(names, c.Name) })
+	return l.s.checks.Judged(ctx, repository, plan)
 }
 
 // Run implements landing.Checks. A check that runs in a working tree does not count for landing.
@@ -457,13 +467,13 @@ func (l landingChecks) repeat(ctx context.Context, plan hub.CheckPlan, results [
 
 // reportOf sums up the results of checks. A run that was cancelled says nothing about the commit.
 func reportOf(plan hub.CheckPlan, results []hub.CheckResult, notes map[string]string) (landing.CheckReport, error) {
-	out := landing.CheckReport{Passed: true, Tests: map[string]int{}}
+	out := landing.CheckReport{Passed: true, Tests: map[string]hub.TestCount{}}
 	for i, r := range results {
 		if plan.Checks[i].JUnit != "" { // without a report there are no tests
-			out.Tests[r.Name] = 0
+			out.Tests[r.Name] = hub.TestCount{}
 		}
 		if r.Tests != nil {
-			out.Tests[r.Name] = r.Tests.Total
+			out.Tests[r.Name] = *r.Tests
 		}
 		out.Results = append(out.Results, string(r.ID))
 		out.Asked = append(out.Asked, hub.GateEvidence{What: "check " + r.Name, Evidence: fmt.Sprintf("%s %s%s", r.ID, r.State, notes[r.Name]), Of: plan.Commit, By: hub.Self, At: r.EndedAt})

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -168,5 +170,153 @@ func TestReviewWithoutAnyCheck(t *testing.T) {
 	}
 	if found := must(rpc.Call(ctx, h.as(h.operator), api.Verify, api.VerifyParams{}))(t); len(found.Findings) > 0 {
 		t.Errorf("audit: %v", found.Findings)
+	}
+}
+
+// A change of the things that judge it lands with a word; added and edited tests are named.
+func TestChangedJudgesNeedAWord(t *testing.T) {
+	d := newDesk(t)
+	adaKey := d.hub.add(t, "ada")[0]
+	ada := d.hub.as(adaKey)
+	report := func(cases ...string) string {
+		return "<testsuite>" + strings.Join(cases, "") + "</testsuite>\n"
+	}
+	passes, skips, fails := `<testcase name="a"/>`, `<testcase name="a"><skipped/></testcase>`, `<testcase name="a"><failure/></testcase>`
+	d.write("Makefile", "test:\n\tsh test.sh\n")
+	d.write("test.sh", moduleCheck+"\n")
+	d.write("mod_test.go", "package mod\n")
+	d.write("unit.xml", report(passes, passes))
+	d.commit("tests")
+	for name, command := range map[string][]string{"test": {"make", "test"}, "unit": {"cp", "unit.xml", "report.xml"}} {
+		check := api.AddCheckParams{RepositoryParams: api.RepositoryParams{Repository: d.dir}, Name: name, Command: command, Required: true, Unconfined: confine.Supported() != nil}
+		if name == "unit" {
+			check.JUnit = "report.xml"
+		}
+		must(rpc.Call(d.ctx, d.operator, api.AddCheck, check))(t)
+	}
+	must(rpc.Call(d.ctx, d.operator, api.SetLanding, api.LandingParams{Repo: d.dir, Into: "main", By: hub.LandingAuto, Review: hub.ReviewerNone}))(t)
+	landed := func(ref string) hub.LandingEntry {
+		t.Helper()
+		return must(rpc.Call(d.ctx, ada, api.Land, api.LandParams{Ref: ref, Repo: d.dir}))(t).Entries[0]
+	}
+
+	for _, tt := range []struct{ name, file, text, want string }{
+		{"stand-in", "GNUmakefile", "test:\n", "GNUmakefile was created, and a check uses it instead of Makefile"},
+		{"makefile", "Makefile", "test:\n", "Makefile was modified, and a check depends on it"},
+		{"script", "test.sh", "exit 0\n", "test.sh was modified, and a check depends on it"},
+		{"proposal", "parley.yaml", "checks: {}\n", "parley.yaml was created, and proposes the checks"},
+		{"key", ".parley/keys/mine.pub", "mine\n", ".parley/keys/mine.pub was created, and says which keys are trusted"},
+	} {
+		d.branch(tt.name, tt.file, tt.text)
+		e := landed(tt.name)
+		if e.State != hub.EntryWaiting || strings.ReplaceAll(e.Reason, `"`, "") != "waits for the review of operator: "+tt.want || len(e.Missing) != 1 || e.Missing[0].Who != "operator" {
+			t.Errorf("%s: got %s %q, want %q", tt.name, e.State, e.Reason, tt.want)
+		}
+		d.hub.fetch(t, adaKey)
+		if _, err := rpc.Call(d.ctx, ada, api.GiveReview, api.ReviewParams{ID: string(e.ID), Verdict: hub.VerdictApprove}); hub.CodeOf(err) != hub.CodeDenied {
+			t.Errorf("%s: its author approved it: %v", tt.name, err)
+		}
+	}
+	for name, want := range map[string]string{"skips": "tests that passed: 2 before, 1 now", "removes": "tests: 2 before, 1 now"} {
+		text := report(passes)
+		if name == "skips" {
+			text = report(passes, skips)
+		}
+		d.branch(name, "unit.xml", text)
+		if e := d.outcome(landed(name).ID); e.State != hub.EntryWaiting || !strings.Contains(e.Reason, want) {
+			t.Errorf("%s: got %s %q, want %q", name, e.State, e.Reason, want)
+		}
+	}
+	d.branch("fails", "unit.xml", report(passes, fails))
+	if e := d.outcome(landed("fails").ID); e.State != hub.EntryReturned || e.Check != "unit" {
+		t.Errorf("a failed test, though the command ended with 0: %s %q", e.State, e.Reason)
+	}
+
+	d.branch("edits", "mod_test.go", "package mod // more\n")
+	if e := d.outcome(landed("edits").ID); e.State != hub.EntryLanded || len(e.Judged) != 1 || e.Judged[0] != (hub.JudgeFinding{File: "mod_test.go", Found: `"mod_test.go" was modified, and is a test`}) {
+		t.Errorf("an edited test: %s %q %+v", e.State, e.Reason, e.Judged)
+	}
+	for _, e := range d.entries(d.ctx, d.operator) {
+		if e.Ref == "script" {
+			must(rpc.Call(d.ctx, d.operator, api.GiveReview, api.ReviewParams{ID: string(e.ID), Verdict: hub.VerdictApprove}))(t)
+			if e = d.outcome(e.ID); e.State != hub.EntryLanded {
+				t.Errorf("with the word of the operator: %s %q", e.State, e.Reason)
+			}
+		}
+	}
+	if found := must(rpc.Call(d.ctx, d.operator, api.Verify, api.VerifyParams{}))(t); len(found.Findings) > 0 {
+		t.Errorf("audit: %v", found.Findings)
+	}
+}
+
+// A reviewer sees all of a change: the list of the files that a diff does not show, names of text that
+// deceives, and the whole difference since the last approval.
+func TestReviewerSeesAll(t *testing.T) {
+	d := newDesk(t)
+	keys := d.hub.add(t, "ada", "rex")
+	ada, rex := d.hub.as(keys[0]), d.hub.as(keys[1])
+	d.allow(d.ctx, d.operator, api.LandingParams{By: hub.LandingAuto, Review: "rex"})
+	d.git("switch", "-q", "-c", "odd", "main")
+	for name, text := range map[string]string{
+		"logo.png": "\x89PNG\x00\x01", "vendor/lib/a.go": "package lib\n", "go.sum": "x v1 h1:a\n", "api.go": "// Code generated by x. DO NOT EDIT.\npackage a\n",
+		"turned.go": "package a\n// \u202e nimda\n", ".gitattributes": "*.u16 working-tree-encoding=UTF-16\n", "mod/odd": "ok\n",
+	} {
+		d.write(name, text)
+	}
+	d.git("add", "-A")
+	d.git("update-index", "--add", "--cacheinfo", "160000,"+strings.Repeat("ab", 20)+",lib")
+	d.git("commit", "-q", "-m", "odd")
+	d.git("switch", "-q", "-f", "main")
+	review := func() (hub.LandingID, hub.Review, string) {
+		t.Helper()
+		e := must(rpc.Call(d.ctx, ada, api.Land, api.LandParams{Ref: "odd", Repo: d.dir}))(t).Entries[0]
+		all := must(rpc.Call(d.ctx, rex, api.ListReviews, api.ReviewsParams{}))(t).Reviews
+		i := slices.IndexFunc(all, func(v hub.Review) bool { return v.Entry == e.ID })
+		if i < 0 {
+			t.Fatalf("no review of %s: %+v", e.ID, all)
+		}
+		var text strings.Builder
+		for _, part := range append([]string{all[i].Difference}, all[i].Parts...) {
+			res, err := rex.Do(t.Context(), http.MethodGet, "/artifacts/"+part, "", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			io.Copy(&text, res.Body)
+			res.Body.Close()
+		}
+		return e.ID, all[i], text.String()
+	}
+
+	id, v, text := review()
+	blob := d.git("rev-parse", "odd:logo.png")
+	for _, want := range []string{
+		"# binary: logo.png, 6 bytes, blob " + blob, "# vendored: vendor/lib/a.go, 12 bytes, blob ", "# generated: go.sum, ", "# generated: api.go, ",
+		"# look: lib links to the commit abababababab, which no repository here has", "# look: turned.go:2 has a character that hides or turns text: U+202E",
+		"# look: .gitattributes:1 lets working trees have another encoding", "+// Code generated by x. DO NOT EDIT.",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the difference lacks %q", want)
+		}
+	}
+	for _, want := range []string{"lib links to", "turned.go:2", ".gitattributes:1"} {
+		if !strings.Contains(v.Note, want) {
+			t.Errorf("the note %q lacks %q", v.Note, want)
+		}
+	}
+	must(rpc.Call(d.ctx, rex, api.GiveReview, api.ReviewParams{ID: string(id), Verdict: hub.VerdictChanges, Findings: []hub.ReviewFinding{{Path: "lib", Text: "no"}}}))(t)
+
+	// What follows an approval is shown whole, too.
+	d.git("branch", "-q", "-D", "odd")
+	d.branch("odd", "mod/odd", "ok\n")
+	id, _, _ = review()
+	d.hub.fetch(t, keys[1])
+	must(rpc.Call(d.ctx, d.operator, api.SetLanding, api.LandingParams{Repo: d.dir, Into: "main", By: hub.LandingOperator}))(t)
+	must(rpc.Call(d.ctx, rex, api.GiveReview, api.ReviewParams{ID: string(id), Verdict: hub.VerdictApprove}))(t)
+	d.git("switch", "-q", "odd")
+	d.write("big.txt", strings.Repeat("0123456789\n", 500_000)+"the end\n")
+	d.commit("more")
+	d.git("switch", "-q", "main")
+	if _, v, text = review(); v.Approved == "" || !strings.HasSuffix(strings.TrimSpace(text), "+the end") {
+		t.Errorf("since %q: the difference of %d bytes ends with %q", v.Approved, len(text), text[max(0, len(text)-80):])
 	}
 }

@@ -204,7 +204,11 @@ func (s *Service) Waive(ctx context.Context, actor hub.Caller, id hub.LandingID,
 	}
 
 	e.Without = append(slices.Clone(e.Without), hub.Waiver{What: what, Because: because, Commit: e.Commit, By: actor.ID, At: s.clock.Now()})
-	ask, err := s.question(ctx, p, e, nil)
+	piece, err := s.pieceOf(ctx, e)
+	if err != nil {
+		return e, err
+	}
+	ask, err := s.question(ctx, p, e, piece)
 	if err != nil {
 		return e, err
 	}

@@ -169,6 +169,22 @@ func TestNoYesWithoutEvidence(t *testing.T) {
 			w.repo.write(commitOf{branch: "bob", from: "refs/heads/bob", merge: "refs/heads/main"})
 			return w.land(bob, "bob").ID
 		}, hub.EntryWaiting},
+		{"script of the check changed", auto, func(w *world) hub.LandingID {
+			w.branch("a", map[string]string{"test.sh": "exit 0\n"})
+			return w.land(ada, "a").ID
+		}, hub.EntryWaiting},
+		{"script of the check changed, approved by its author", auto, func(w *world) hub.LandingID {
+			w.branch("a", map[string]string{"test.sh": "exit 0\n"})
+			id := w.land(ada, "a").ID
+			approved(w, ada, id)
+			return id
+		}, hub.EntryWaiting},
+		{"script of the check changed, with the word for another commit", auto, func(w *world) hub.LandingID {
+			w.branch("a", map[string]string{"test.sh": "set -e\n"})
+			w.approve(operator, string(w.land(ada, "a").ID))
+			w.repo.write(commitOf{branch: "a", from: "refs/heads/a", files: map[string]string{"test.sh": "exit 0\n"}})
+			return w.land(ada, "a").ID
+		}, hub.EntryWaiting},
 		{"undo by an agent", auto, func(w *world) hub.LandingID {
 			e := w.aliceLands()
 			undo, err := w.Undo(w.ctx, ada, e.ID, "")
@@ -208,6 +224,18 @@ func TestHonestUsersLand(t *testing.T) {
 		{"edited tests", auto, func(w *world) hub.LandingID {
 			w.branch("a", map[string]string{"tests/one": "another\n"})
 			return w.land(ada, "a").ID
+		}, hub.EntryLanded},
+		{"a script of the check, with the word of the operator", auto, func(w *world) hub.LandingID {
+			w.branch("a", map[string]string{"test.sh": "set -e\n"})
+			id := w.land(ada, "a").ID
+			w.approve(operator, string(id))
+			return id
+		}, hub.EntryLanded},
+		{"a script of the check, which the reviewer of the policy approved", landing.Setting{Checks: []string{"test"}, Review: "rex", By: hub.LandingAuto}, func(w *world) hub.LandingID {
+			w.branch("a", map[string]string{"test.sh": "set -e\n"})
+			id := w.land(ada, "a").ID
+			w.approve(rex, string(id))
+			return id
 		}, hub.EntryLanded},
 		{"a person who merges by hand", auto, func(w *world) hub.LandingID {
 			w.good("a")

@@ -42,6 +42,7 @@ const (
 	maxTexts       = 20  // conflicting files whose texts are sent
 	maxText        = 64 << 10
 	maxTail        = 2000    // bytes of output in a message
+	maxJudged      = 20      // findings about things that judge one change
 	maxHeld        = 200     // handoffs that a branch or a commit is compared with
 	maxPart        = 1 << 20 // bytes of one part of a difference to review
 
@@ -85,10 +86,17 @@ type Forwarding struct {
 
 // A Change is the difference of a commit from the target branch.
 type Change struct {
-	Base    string   // the common ancestor
-	Patch   string   // unified diff from Base
-	Cut     bool     // Patch is the beginning alone: only the operator may approve it
+	Patch
+	Base    string   // the common ancestor, from which Patch begins
 	Authors []string // names of the authors and committers of its commits and in their trailers, as git has them
+}
+
+// A Patch is a unified diff as a reviewer reads it: the files that a diff does not show as they are
+// precede it, with their sizes and digests.
+type Patch struct {
+	Text  string
+	Cut   bool     // Text is the beginning alone: only the operator may approve it
+	Named []string // sentences about text that a reader does not see, and about links that lead nowhere
 }
 
 // A File is a path whose content differs between two commits, with the ids of its contents; "" where
@@ -140,8 +148,8 @@ type Git interface {
 	Compose(ctx context.Context, repository, tree, message string, parents ...string) (Commit, error)
 	// SamePatch reports whether two commits bring the same changes to a target.
 	SamePatch(ctx context.Context, repository, target, a, b string) (bool, error)
-	// Patch returns the unified diff between two commits, and the paths in it.
-	Patch(ctx context.Context, repository, from, to string) (patch string, paths []string, err error)
+	// Patch returns the difference between two commits.
+	Patch(ctx context.Context, repository, from, to string) (Patch, error)
 	// Keep protects a commit of the copy under a name; Drop ends that.
 	Keep(ctx context.Context, repository, name, commit string) error
 	Drop(ctx context.Context, repository, name string) error
@@ -175,8 +183,8 @@ type CheckReport struct {
 	Runs    int      // checks that ran; the others had kept results
 	Asked   []hub.GateEvidence
 
-	Tests map[string]int // the number of tests, by the names of the checks that count them
-	fewer string         // such as "tests: 41 before, 12 now", if the head has more
+	Tests map[string]hub.TestCount // by the names of the checks that count them
+	fewer string                   // such as "tests: 41 before, 12 now", if the head has more
 }
 
 // Checks runs the commands that the operator allowed for a repository.
@@ -186,6 +194,9 @@ type Checks interface {
 	// Concerned returns those of the named checks that the difference between two commits concerns:
 	// the ones without patterns, and the ones of which it touches a pattern.
 	Concerned(ctx context.Context, repository, from, to string, names []string) ([]string, error)
+	// Judged returns what a change does to the named checks and to tests, which judge it: the change of
+	// a commit since it left a target.
+	Judged(ctx context.Context, repository, target, commit string, names []string) ([]hub.JudgeFinding, error)
 	// Run runs checks, or takes the kept results for the tree of the commit. An error means that
 	// they could not run: it says nothing about the commit.
 	Run(ctx context.Context, q CheckRun) (CheckReport, error)

@@ -155,8 +155,8 @@ func (s *Service) Show(ctx context.Context, actor hub.Caller, id hub.LandingID) 
 // differenceOf returns the difference of an entry; "" if it cannot be read.
 func (s *Service) differenceOf(ctx context.Context, e hub.LandingEntry) string {
 	if e.LandedCommit != "" && e.LandedCommit != e.Commit {
-		if text, _, err := s.git.Patch(ctx, e.Repository, e.LandedCommit+"^1", e.LandedCommit); err == nil {
-			return lastLines(text)
+		if patch, err := s.git.Patch(ctx, e.Repository, e.LandedCommit+"^1", e.LandedCommit); err == nil {
+			return lastLines(patch.Text)
 		}
 	}
 	head, err := s.git.Branch(ctx, e.Repository, e.Into)
@@ -167,7 +167,7 @@ func (s *Service) differenceOf(ctx context.Context, e hub.LandingEntry) string {
 	if err != nil {
 		return ""
 	}
-	return lastLines(change.Patch)
+	return lastLines(change.Patch.Text)
 }
 
 // lastLines cuts a long difference.

@@ -53,6 +53,7 @@ func (w *worker) queueAgain(ctx context.Context, e hub.LandingEntry, now Commit)
 	e.Commit = now.ID
 	e.Tree = now.Tree
 	e.Fewer = ""
+	e.Judged = nil
 	ask, err := w.s.question(ctx, w.policy, e, nil)
 	if err != nil {
 		return err
@@ -183,7 +184,7 @@ func (w *worker) askForHandoff(ctx context.Context, piece Piece) (isDone bool, e
 	}
 	e := hub.LandingEntry{Machine: w.policy.Machine, Repository: w.policy.Repository, Into: w.policy.Into, Commit: c.ID, Tree: c.Tree, Owner: piece.Owner, Handoff: piece.Handoff, Ref: piece.ref()}
 	ask, err := w.s.question(ctx, w.policy, e, &piece)
-	if err != nil || ask == nil {
+	if err != nil || !ask.isAsked() {
 		return true, err
 	}
 	return true, w.update(ctx, func(c *change) error { return c.ask(piece.Handoff, e, ask) })
@@ -249,7 +250,7 @@ func (s *Service) reviewHandoff(ctx context.Context, id hub.HandoffID, policies 
 
 	e := hub.LandingEntry{Machine: s.machine, Repository: repository, Commit: piece.Commit, Owner: piece.Owner, Handoff: id, Ref: piece.ref()}
 	ask, err := s.question(ctx, hub.LandingPolicy{Repository: repository}, e, &piece)
-	if err != nil || ask == nil {
+	if err != nil || !ask.isAsked() {
 		return true, err
 	}
 	return true, s.update(ctx, self, nil, func(c *change) error { return c.ask(id, e, ask) })
@@ -264,7 +265,7 @@ func (s *Service) askUnread(ctx context.Context, piece Piece, cause error) error
 		all: []string{piece.Review}, who: piece.Review, commit: piece.Commit, authors: append([]hub.AgentID{piece.Owner}, piece.Authors...), title: piece.Title, cut: true,
 		note: "the hub cannot read the work: " + cause.Error(),
 	}
-	if err := s.keepPatch(q, ""); err != nil {
+	if err := s.keepPatch(q, Patch{}); err != nil {
 		return err
 	}
 	e := hub.LandingEntry{Machine: s.machine, Repository: piece.Folder, Commit: piece.Commit, Owner: piece.Owner, Handoff: piece.Handoff, Ref: piece.ref()}

@@ -64,6 +64,8 @@ type View struct {
 
 	// Unchecked is why nothing lands: no check is asked for, and the operator did not allow that.
 	Unchecked string `json:"unchecked,omitempty"`
+	// Absent is why the reviewer cannot be asked.
+	Absent string `json:"absent,omitempty"`
 }
 
 // Set makes changes land in a branch, or changes how they do: the members that the setting names,
@@ -117,6 +119,7 @@ func (s *Service) Set(ctx context.Context, actor hub.Caller, p Setting) (view Vi
 			return err
 		}
 		out.SetAt = c.now
+		out.NamedAt = hub.Time{}
 		if err := c.tx.WriteLandings().PutPolicy(out); err != nil {
 			return err
 		}
@@ -351,6 +354,9 @@ func (s *Service) Views(ctx context.Context) ([]View, error) {
 		v := s.view(p, known)
 		if err == nil && len(union(p, known, nil)) == 0 && !p.NoChecks {
 			v.Unchecked = noCheck(p, known)
+		}
+		if v.Absent, err = hub.Read(ctx, s.store, func(r hub.Reader) (string, error) { return absence(r, p.Review) }); err != nil {
+			return nil, err
 		}
 		out = append(out, v)
 	}

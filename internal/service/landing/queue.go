@@ -227,7 +227,9 @@ func (s *Service) enter(ctx context.Context, actor hub.Caller, p hub.LandingPoli
 	if before.Commit != e.Commit {
 		before.Fewer = ""
 		before.TakesBack = ""
+		before.Judged = nil
 	}
+	before.Checks = e.Checks
 	before.Commit = e.Commit
 	before.Repository = e.Repository
 	before.Holder = e.Holder
@@ -327,7 +329,7 @@ func (c *change) hasRoom(op string) error {
 
 // admit puts an entry into the queue, or lets it wait for the review or the operator.
 func (c *change) admit(p hub.LandingPolicy, e hub.LandingEntry, ask *question) (hub.LandingEntry, error) {
-	review, err := c.reviewed(e, ask)
+	review, err := reviewed(c.tx, e, ask)
 	if err != nil {
 		return e, err
 	}
@@ -347,6 +349,7 @@ func (c *change) admit(p hub.LandingPolicy, e hub.LandingEntry, ask *question) (
 	e.Reviewers = nil
 	if ask != nil {
 		e.Reviewers = ask.all
+		e.Judged = ask.judged
 		if wait == hub.WaitsForReview {
 			e.Missing = missingReview(e, ask.who, ask.why())
 		}
@@ -371,7 +374,7 @@ func admission(p hub.LandingPolicy, e hub.LandingEntry, review hub.ReviewState, 
 	switch {
 	case e.Returns >= maxReturns && !isApproved:
 		return hub.WaitsForOperator, fmt.Sprintf("it was returned %d times: the operator decides", e.Returns)
-	case ask != nil && review != hub.ReviewStateApproved:
+	case ask.isAsked() && review != hub.ReviewStateApproved:
 		reason := "waits for the review of " + ask.who
 		if why := ask.why(); why != "" {
 			reason += ": " + why

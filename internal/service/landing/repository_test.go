@@ -203,7 +203,7 @@ func (r *repository) Change(ctx context.Context, repo, target, commit string) (o
 	if out.Base, err = r.run("", "merge-base", target, commit); err != nil {
 		return out, err
 	}
-	if out.Patch, _, err = r.Patch(ctx, repo, out.Base, commit); err != nil {
+	if out.Patch, err = r.Patch(ctx, repo, out.Base, commit); err != nil {
 		return out, err
 	}
 	authors, err := r.run("", "log", "--format=%an%n%(trailers:only,unfold,valueonly)", out.Base+".."+commit)
@@ -289,13 +289,9 @@ func (r *repository) SamePatch(_ context.Context, _, target, a, b string) (bool,
 	return ids[0] == ids[1], nil
 }
 
-func (r *repository) Patch(_ context.Context, _, from, to string) (string, []string, error) {
+func (r *repository) Patch(_ context.Context, _, from, to string) (landing.Patch, error) {
 	text, err := r.run("", "diff", from, to)
-	if err != nil {
-		return "", nil, err
-	}
-	names, err := r.run("", "diff", "--name-only", from, to)
-	return text, strings.Split(names, "\n"), err
+	return landing.Patch{Text: text}, err
 }
 
 func (r *repository) Keep(_ context.Context, _, name, commit string) error {
@@ -343,6 +339,24 @@ func (c *checker) Concerned(ctx context.Context, repo, from, to string, names []
 		touches := func(f landing.File) bool { return strings.HasPrefix(f.Path, c.when[name]) }
 		if slices.ContainsFunc(files, touches) {
 			out = append(out, name)
+		}
+	}
+	return out, err
+}
+
+// Judged knows one script, which the checks run, and the tests.
+func (c *checker) Judged(ctx context.Context, repo, target, commit string, _ []string) (out []hub.JudgeFinding, err error) {
+	base, err := c.r.run("", "merge-base", target, commit)
+	if err != nil {
+		return nil, err
+	}
+	files, err := c.r.Files(ctx, repo, base, commit)
+	for _, f := range files {
+		switch {
+		case f.Path == "test.sh":
+			out = append(out, hub.JudgeFinding{File: f.Path, Found: "test.sh was modified, and a check depends on it", Word: true})
+		case strings.HasPrefix(f.Path, "tests/"):
+			out = append(out, hub.JudgeFinding{File: f.Path, Found: f.Path + " was modified, and is a test"})
 		}
 	}
 	return out, err
@@ -408,7 +422,7 @@ func (c *checker) run(name string, q landing.CheckRun) (landing.CheckReport, err
 			if err != nil {
 				return got, err
 			}
-			got.Tests = map[string]int{name: n}
+			got.Tests = map[string]hub.TestCount{name: {Total: n}}
 		}
 		if passed {
 			return got, nil

@@ -27,9 +27,10 @@ type question struct {
 	cut       bool              // it is the beginning alone, so that the operator reviews it
 	note      string
 	title     string
-	fewer     string // why a change needs a review that neither its package nor the policy asks for
-	takesBack string // likewise
-	holds     string // the commit of the handoff whose work was queued as a branch or a commit
+	fewer     string             // why a change needs a review that neither its package nor the policy asks for
+	takesBack string             // likewise
+	judged    []hub.JudgeFinding // likewise, those with Word; the others are named
+	holds     string             // the commit of the handoff whose work was queued as a branch or a commit
 }
 
 // whyOperator returns why the operator is asked instead of the reviewer.
@@ -42,8 +43,16 @@ func (q *question) whyOperator() string {
 
 // why returns the reasons for a review that nobody asked for by a policy or a package.
 func (q *question) why() string {
-	return strings.TrimPrefix(strings.TrimSuffix(q.fewer+"; "+q.takesBack, "; "), "; ")
+	return joined(q.fewer, wordText(q.judged), q.takesBack)
 }
+
+// joined joins the texts that are not empty.
+func joined(texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), "; ")
+}
+
+// isAsked reports whether a review is needed.
+func (q *question) isAsked() bool { return q != nil && len(q.all) > 0 }
 
 // handoffOf returns the handoff under which the review of an entry is kept: that of its work, or that of
 // the package that asks for the review of the same commit; "" for one of the entry itself.
@@ -54,11 +63,45 @@ func (q *question) handoffOf(e hub.LandingEntry) hub.HandoffID {
 	return e.Handoff
 }
 
-// question returns the review that an entry needs; nil for none. The reviewer of its package and the
-// one of the policy both have to approve. A change with fewer tests than before, or that takes back
-// the work of others, is reviewed in any case, by the operator if no reviewer is named.
+// question returns the review that an entry needs, if any, with the difference to review.
 func (s *Service) question(ctx context.Context, p hub.LandingPolicy, e hub.LandingEntry, piece *Piece) (*question, error) {
-	q := &question{commit: e.Commit, title: e.Ref, authors: []hub.AgentID{e.Owner}, fewer: e.Fewer, takesBack: e.TakesBack}
+	target := ""
+	var checks []string // that its work asks for
+	if piece != nil {
+		target = piece.Base
+		checks = piece.Checks
+	}
+	if p.Into != "" {
+		head, err := s.git.Branch(ctx, p.Repository, p.Into)
+		if err != nil {
+			return nil, err
+		}
+		target = head.ID
+	}
+	if e.Undoes == "" && len(e.Judged) == 0 {
+		var err error
+		if e.Judged, err = s.judged(ctx, p, target, e.Commit, slices.Concat(e.Checks, checks)); err != nil {
+			return nil, err
+		}
+	}
+	q, err := s.needs(ctx, p, e, piece)
+	switch {
+	case err != nil:
+		return nil, err
+	case !q.isAsked():
+		return q, nil
+	case e.Undoes != "":
+		return q, s.undoDifference(ctx, e, q)
+	}
+	return q, s.difference(ctx, p.Repository, target, e, q)
+}
+
+// needs returns the reviewers that an entry needs. The reviewer of its package and the one of the policy
+// both have to approve. A change with fewer tests than before, that changes what judges it, or that takes
+// back the work of others, is reviewed in any case, by the operator if no reviewer is named. What is known
+// of that is in the entry, and belongs to its commit.
+func (s *Service) needs(ctx context.Context, p hub.LandingPolicy, e hub.LandingEntry, piece *Piece) (*question, error) {
+	q := &question{commit: e.Commit, title: e.Ref, authors: []hub.AgentID{e.Owner}, fewer: e.Fewer, takesBack: e.TakesBack, judged: e.Judged}
 	wants := func(who string) {
 		if who != "" && who != hub.ReviewerNone && !slices.Contains(q.all, who) {
 			q.all = append(q.all, who)
@@ -83,36 +126,20 @@ func (s *Service) question(ctx context.Context, p hub.LandingPolicy, e hub.Landi
 	if e.Undoes == "" || q.takesBack != "" {
 		wants(p.Review)
 	}
-
-	// Fewer tests, and files of others that are taken back, ask for a review where none was wanted.
-	if q.why() != "" && len(q.all) == 0 {
+	if q.why() != "" && len(q.all) == 0 { // a review where none was wanted
 		wants(string(hub.Operator))
 	}
-	for _, text := range []string{q.fewer, q.takesBack} {
-		if text != "" && !strings.Contains(q.note, text) {
-			q.note = strings.TrimPrefix(q.note+"; "+text, "; ")
+	for _, text := range []string{q.fewer, wordText(q.judged), q.takesBack} {
+		if !strings.Contains(q.note, text) {
+			q.note = joined(q.note, text)
 		}
 	}
 	if len(q.all) == 0 || e.Waives(hub.GateReview) {
-		return nil, nil
+		q.all = nil
+		return q, nil
 	}
 	q.who = q.all[0]
-	if e.Undoes != "" {
-		return q, s.undoDifference(ctx, e, q)
-	}
-
-	target := ""
-	if piece != nil {
-		target = piece.Base
-	}
-	if p.Into != "" {
-		head, err := s.git.Branch(ctx, p.Repository, p.Into)
-		if err != nil {
-			return nil, err
-		}
-		target = head.ID
-	}
-	return q, s.difference(ctx, p.Repository, target, e, q)
+	return q, nil
 }
 
 // difference completes a question with the difference to review: the one since the last approval,
@@ -139,14 +166,13 @@ func (s *Service) difference(ctx context.Context, repository, target string, e h
 	q.authors = slices.Compact(q.authors)
 
 	q.base = change.Base
-	q.cut = change.Cut
 	patch := change.Patch
 	before, err := s.lastApproval(ctx, e)
 	if err != nil {
 		return err
 	}
 	if before != "" && before != e.Commit {
-		since, _, err := s.git.Patch(ctx, repository, before, e.Commit)
+		since, err := s.git.Patch(ctx, repository, before, e.Commit)
 		if err == nil { // else the commit is gone, and the whole change is reviewed
 			patch = since
 			q.base = before
@@ -158,7 +184,7 @@ func (s *Service) difference(ctx context.Context, repository, target string, e h
 
 // undoDifference completes a question with the difference of an undo.
 func (s *Service) undoDifference(ctx context.Context, e hub.LandingEntry, q *question) error {
-	patch, _, err := s.git.Patch(ctx, e.Repository, e.Commit, e.Commit+"^1")
+	patch, err := s.git.Patch(ctx, e.Repository, e.Commit, e.Commit+"^1")
 	if err != nil {
 		return err
 	}
@@ -166,20 +192,19 @@ func (s *Service) undoDifference(ctx context.Context, e hub.LandingEntry, q *que
 }
 
 // keepPatch stores a difference in parts, so that the hub can count those that a reviewer fetched.
-func (s *Service) keepPatch(q *question, patch string) error {
-	q.size = int64(len(patch))
-	for first := true; first || patch != ""; first = false {
-		part := patch
-		if len(part) > maxPart {
-			part = part[:maxPart]
-		}
-		patch = patch[len(part):]
+func (s *Service) keepPatch(q *question, patch Patch) error {
+	q.cut = q.cut || patch.Cut
+	q.note = joined(append([]string{q.note}, patch.Named...)...)
+	q.size = int64(len(patch.Text))
+	for rest, first := patch.Text, true; first || rest != ""; first = false {
+		part := rest[:min(len(rest), maxPart)]
+		rest = rest[len(part):]
 		ref, err := s.mail.KeepText(part)
 		if err != nil {
 			return err
 		}
 		ref.Description = "difference to review"
-		if len(q.patches) > 0 || patch != "" {
+		if len(q.patches) > 0 || rest != "" {
 			ref.Description = fmt.Sprintf("difference to review, part %d", len(q.patches)+1)
 		}
 		q.patches = append(q.patches, ref)
@@ -216,11 +241,11 @@ func (s *Service) lastApproval(ctx context.Context, e hub.LandingEntry) (string,
 
 // reviewed returns the state of the reviews of an entry's commit; "" if one was not asked for. The
 // reviewer of the question is then the first who has not approved.
-func (c *change) reviewed(e hub.LandingEntry, ask *question) (hub.ReviewState, error) {
-	if ask == nil {
+func reviewed(r hub.Reader, e hub.LandingEntry, ask *question) (hub.ReviewState, error) {
+	if !ask.isAsked() {
 		return "", nil
 	}
-	all, err := reviewsOf(c.tx, e)
+	all, err := reviewsOf(r, e)
 	if err != nil {
 		return "", err
 	}
@@ -271,7 +296,7 @@ func (c *change) ask(handoff hub.HandoffID, e hub.LandingEntry, q *question) err
 
 	v := hub.Review{
 		Handoff: handoff, Machine: e.Machine, Repository: e.Repository, Commit: q.commit, Base: q.base, Approved: q.since, Authors: q.authors,
-		Reviewer: q.who, State: hub.ReviewStateWaiting, Findings: []hub.ReviewFinding{}, Note: shorten.Bytes(q.note, maxReason), TakesBack: q.takesBack, Size: q.size, AskedAt: c.now,
+		Reviewer: q.who, State: hub.ReviewStateWaiting, Findings: []hub.ReviewFinding{}, Note: shorten.Bytes(q.note, maxReason), TakesBack: q.takesBack, Judged: q.judged, Size: q.size, AskedAt: c.now,
 	}
 	for i, ref := range q.patches {
 		if i == 0 {
@@ -294,7 +319,7 @@ func (c *change) ask(handoff hub.HandoffID, e hub.LandingEntry, q *question) err
 		if err != nil {
 			return err
 		}
-		v.Note = shorten.Bytes(strings.TrimPrefix(v.Note+"; "+cmp.Or(why, q.whyOperator()), "; "), maxReason)
+		v.Note = shorten.Bytes(joined(v.Note, cmp.Or(why, q.whyOperator())), maxReason)
 	}
 	if v, err = c.putReview(v, actions.ReviewRequested); err != nil {
 		return err
@@ -796,7 +821,7 @@ func (c *change) afterReview(v hub.Review, patches []hub.ArtifactRef) error {
 			return ignoreMissing(err)
 		}
 		ask := &question{
-			all: e.Reviewers, patches: patches, commit: v.Commit, base: v.Base, since: v.Approved, authors: v.Authors, size: v.Size, note: v.Note, title: e.Ref, fewer: e.Fewer, takesBack: e.TakesBack,
+			all: e.Reviewers, patches: patches, commit: v.Commit, base: v.Base, since: v.Approved, authors: v.Authors, size: v.Size, note: v.Note, title: e.Ref, fewer: e.Fewer, takesBack: e.TakesBack, judged: e.Judged,
 		}
 		if len(ask.all) == 0 { // an entry of an earlier version
 			ask.all = []string{cmp.Or(v.For, v.Reviewer)}

@@ -159,6 +159,16 @@ func TestFewerTests(t *testing.T) {
 		w.want(fewer.ID, hub.EntryLanded, "")
 		w.want("l4", hub.EntryLanded, "")
 	})
+	t.Run("the operator lets it land without a review", func(t *testing.T) {
+		w := begin(t)
+		e := w.land(bob, "fewer")
+		w.turn()
+		w.want(e.ID, hub.EntryWaiting, "tests: 3 before, 1 now")
+		_, err := w.Waive(w.ctx, operator, e.ID, "review", "they moved to another repository")
+		w.must(err)
+		w.turn()
+		w.want(e.ID, hub.EntryLanded, "")
+	})
 	t.Run("the review of the policy is enough", func(t *testing.T) {
 		w := begin(t)
 		w.set(landing.Setting{Review: "rex"})

@@ -204,6 +204,13 @@ type Note struct {
 	Next string   `json:"next,omitempty"`
 }
 
+// inherited returns the notes about gates that no operator opened by name, and about what keeps everything
+// from landing.
+func (v View) inherited() (out []Note) {
+	own := slices.DeleteFunc(slices.Clone(v.Open), func(o hub.OpenGate) bool { return o.By != "" })
+	return View{LandingPolicy: v.LandingPolicy, Open: own, Unchecked: v.Unchecked, Absent: v.Absent}.Notes()
+}
+
 // Notes returns what a person should see about a policy: the gates that are open, a policy under which
 // nothing lands, and the state of the target.
 func (v View) Notes() (out []Note) {
@@ -218,6 +225,10 @@ func (v View) Notes() (out []Note) {
 	if v.Unchecked != "" {
 		at := hub.LandingEntry{Repository: v.Repository, Into: v.Into}
 		out = append(out, Note{Text: fmt.Sprintf("nothing lands in %s: %s", where, v.Unchecked), Bad: true, Next: nextForChecks(at, v.Unchecked)})
+	}
+	if v.Absent != "" {
+		next := fmt.Sprintf("parley landing set --repo %s --into %s --review WHO", v.Repository, v.Into)
+		out = append(out, Note{Text: fmt.Sprintf("nothing lands in %s: it waits for the review of %s: %s", where, v.Review, v.Absent), Bad: true, Next: next})
 	}
 	if t := v.Target; t != nil {
 		n := Note{Text: fmt.Sprintf("%s is %s at %.12s", where, t.State, t.Commit), At: t.Since, Bad: t.State == TargetRed}

@@ -1,6 +1,7 @@
 package landing
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -18,7 +19,9 @@ func (s *Service) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	running := map[string]context.CancelFunc{}
-	s.nameUnchecked(ctx)
+	if err := s.nameInherited(ctx); err != nil {
+		s.failed("landing.Run")(err)
+	}
 	s.follow(ctx, hub.Consumer{
 		Name: "landing.Run",
 		Gap:  20 * time.Millisecond,
@@ -53,20 +56,48 @@ func (s *Service) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// nameUnchecked logs the policies under which nothing lands, because no check is asked for and the
-// operator did not allow that: those of an earlier version, at the first start with this one.
-func (s *Service) nameUnchecked(ctx context.Context) {
+// nameInherited tells the operator once what is open in policies of an earlier version, and under which
+// policies nothing lands. Nothing is opened or changed by that.
+func (s *Service) nameInherited(ctx context.Context) error {
 	all, err := s.Views(ctx)
 	if err != nil {
-		s.log.Warn("cannot read the landing policies", "op", "landing.Run", "err", err)
+		return err
 	}
+	var lines, ids []string
+	next := ""
 	for _, v := range all {
-		if v.Unchecked == "" {
-			continue
+		isKnown := !v.NamedAt.IsZero()
+		for _, n := range v.inherited() {
+			if !isKnown {
+				lines = append(lines, n.Text)
+				ids = append(ids, v.ID())
+				next = cmp.Or(next, n.Next)
+			}
 		}
-		at := hub.LandingEntry{Repository: v.Repository, Into: v.Into}
-		s.log.Warn("nothing lands in a branch", "op", "landing.Run", "repository", v.Repository, "into", v.Into, "why", v.Unchecked, "next", nextForChecks(at, v.Unchecked))
 	}
+	if len(lines) == 0 {
+		return nil
+	}
+	slices.Sort(ids)
+	return s.update(ctx, self, nil, func(c *change) error {
+		for _, id := range slices.Compact(ids) {
+			p, err := policyOf(c.tx, id)
+			if err != nil {
+				return ignoreMissing(err)
+			}
+			p.NamedAt = c.now
+			if err := c.tx.WriteLandings().PutPolicy(p); err != nil {
+				return err
+			}
+			if err := c.recordPolicy(p, p.Digest()); err != nil {
+				return err
+			}
+		}
+		return c.post(notice{
+			to: []hub.AgentID{hub.Operator}, priority: hub.PriorityHigh, summary: "landing policies need your decision: " + strings.Join(lines, "; "),
+			next: cmp.Or(next, "parley landing list; close a gate with parley landing set"), members: map[string]any{"policies": lines},
+		})
+	})
 }
 
 func (s *Service) failed(op string) func(error) {
@@ -363,6 +394,9 @@ func (w *worker) take(ctx context.Context, head Commit, entries []hub.LandingEnt
 		if asked, err := w.askAboutTaking(ctx, tip, made.Commit, e); err != nil || asked {
 			return err
 		}
+		if waits, err := w.admitAgain(ctx, tip, made.Commit, e); err != nil || waits {
+			return err
+		}
 		run, others, err := w.concern(ctx, e, tip.ID, made.Commit.ID, names)
 		if err != nil {
 			return w.cannotMerge(ctx, e, err)
@@ -407,21 +441,10 @@ func (w *worker) askAboutTaking(ctx context.Context, tip, made Commit, e hub.Lan
 	if err != nil || isWaived || slices.ContainsFunc(reviews, hasWord) {
 		return false, err
 	}
-	piece, err := w.s.pieceOf(ctx, e)
-	if err != nil {
-		return false, err
-	}
 	e.TakesBack = text
 	e.Takes = taken.by
 	e.Without = slices.DeleteFunc(slices.Clone(e.Without), func(v hub.Waiver) bool { return v.What == hub.GateReview })
-	ask, err := w.s.question(ctx, w.policy, e, piece)
-	if err != nil {
-		return false, err
-	}
-	return true, w.update(ctx, func(c *change) error {
-		_, err := c.admit(w.policy, e, ask)
-		return err
-	})
+	return true, w.askForWord(ctx, e)
 }
 
 // returnBroken returns the entries that the contracts of the repository do not allow, and reports
@@ -557,20 +580,20 @@ func (w *worker) fewerTests(ctx context.Context, n int, got CheckReport) (string
 	return fell(before, got), nil
 }
 
-// fell returns a text if a check counted fewer tests than before; "" if none did.
+// fell returns a text if fewer tests of a check passed than before; "" if none did.
 func fell(before, now CheckReport) string {
 	for _, name := range slices.Sorted(maps.Keys(before.Tests)) {
-		if before.Tests[name] > now.Tests[name] {
-			return fmt.Sprintf("tests: %d before, %d now", before.Tests[name], now.Tests[name])
+		if text := now.Tests[name].Fewer(before.Tests[name]); text != "" {
+			return text
 		}
 	}
 	return ""
 }
 
-// isReviewed reports whether a reviewer approved the commit of an entry. An entry that undoes a
-// landing needs no review.
+// isReviewed reports whether a reviewer approved the commit of an entry, or the operator lets it land
+// without a review. An entry that undoes a landing needs none.
 func (w *worker) isReviewed(ctx context.Context, e hub.LandingEntry) (bool, error) {
-	if e.Undoes != "" {
+	if e.Undoes != "" || e.Waives(hub.GateReview) {
 		return true, nil
 	}
 	all, err := hub.Read(ctx, w.s.store, func(r hub.Reader) ([]hub.Review, error) { return reviewsOf(r, e) })
@@ -597,19 +620,8 @@ func (w *worker) askAboutTests(ctx context.Context, report CheckReport) error {
 		return nil
 	}
 	w.attempt = attempt{}
-	piece, err := w.s.pieceOf(ctx, e)
-	if err != nil {
-		return err
-	}
 	e.Fewer = fewer
-	ask, err := w.s.question(ctx, w.policy, e, piece)
-	if err != nil {
-		return err
-	}
-	return w.update(ctx, func(c *change) error {
-		_, err := c.admit(w.policy, e, ask)
-		return err
-	})
+	return w.askForWord(ctx, e)
 }
 
 // tryTarget runs the checks on the head of the target.
@@ -829,12 +841,12 @@ func (w *worker) waitForTree(ctx context.Context, group []hub.LandingEntry, tip 
 	var blocked, free []hub.LandingEntry
 	before := group[0].Head
 	for _, e := range group {
-		_, paths, err := w.s.git.Patch(ctx, w.policy.Repository, before, e.Merged)
+		files, err := w.s.git.Files(ctx, w.policy.Repository, before, e.Merged)
 		if err != nil {
 			return err
 		}
 		before = e.Merged
-		isInTheWay := slices.ContainsFunc(paths, func(p string) bool { return slices.Contains(got.Paths, p) })
+		isInTheWay := slices.ContainsFunc(files, func(f File) bool { return slices.Contains(got.Paths, f.Path) })
 		if isInTheWay {
 			blocked = append(blocked, e)
 		} else {
