@@ -283,7 +283,7 @@ func (f onwardFiles) MoveFiles(ctx context.Context, folder string, from, to hub.
 		if r.Tree.Path != top {
 			continue
 		}
-		if _, err := f.s.files.Release(ctx, hub.Caller{Kind: hub.CallerOperator, ID: hub.Operator}, reservation.Release{ID: r.ID}); err != nil {
+		if _, err := f.s.files.Release(ctx, hub.Caller{Kind: hub.CallerAgent, ID: from}, reservation.Release{ID: r.ID}); err != nil {
 			return err
 		}
 		paths = append(paths, r.Path)

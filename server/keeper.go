@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,8 +61,18 @@ func (s *Server) openWork(ctx context.Context, agent hub.AgentID) (string, error
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "[parley] This is a new session of %s. Its open work:\n", agent)
-	for _, h := range open.Handoffs {
-		fmt.Fprintf(&b, "- handoff %s, %s, from %s: %s\n", h.ID, h.Status, h.From, h.Title)
+	err = s.store.View(ctx, func(r hub.Reader) error {
+		for _, h := range open.Handoffs {
+			short, err := r.ShortID(string(h.ID))
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(&b, "- handoff %s, %s, from %s: %s\n", cmp.Or(string(short), string(h.ID)), h.Status, h.From, h.Title)
+		}
+		return nil
+	})
+	if err != nil {
+		return "", err
 	}
 	b.WriteString("The handoff tool of parley (acp_handoff) shows each of them.")
 	return b.String(), nil

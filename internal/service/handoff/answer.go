@@ -174,13 +174,14 @@ func receivedBy(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID, sta
 	case h.To != actor.ID:
 		return h, hub.Errorf(hub.CodeDenied, op, "handoff %s is for %s, not for %s", id, h.To, actor.ID)
 	case h.Status != state:
-		return h, outOfState(op, h, why)
+		return h, outOfState(r, op, h, why)
 	}
 	return h, nil
 }
 
-func outOfState(op string, h hub.Handoff, why string) *hub.Error {
-	return hub.Errorf(hub.CodeConflict, op, "handoff %s is %s: %s", h.ID, h.Status, why).WithHint("its history: {handoff.show} %s", h.ID)
+func outOfState(r hub.Reader, op string, h hub.Handoff, why string) *hub.Error {
+	ref := refOf(r, h.ID)
+	return hub.Errorf(hub.CodeConflict, op, "handoff %s is %s: %s", ref, h.Status, why).WithHint("its history: {handoff.show} %s", ref)
 }
 
 // maxText is the most bytes that a party writes about a move. The protocol limits
@@ -272,7 +273,7 @@ func (s *Service) Withdraw(ctx context.Context, actor hub.Caller, id hub.Handoff
 			return h, hub.Errorf(hub.CodeDenied, op, "handoff %s is from %s, not from %s", id, h.From, actor.ID).
 				WithHint("the receiver can reject it, the operator can release it")
 		case h.Status != hub.HandoffProposed:
-			return h, outOfState(op, h, "only a handoff that has not been accepted can be withdrawn")
+			return h, outOfState(tx, op, h, "only a handoff that has not been accepted can be withdrawn")
 		}
 		return h, nil
 	}, hub.EndedWithdrawn, hub.RejectOther, why)
@@ -324,7 +325,7 @@ func (s *Service) Release(ctx context.Context, actor hub.Caller, id hub.HandoffI
 			h.Ending, h.Notes = hub.EndedReleased, why
 			return s.end(m, actor, &h)
 		}
-		return outOfState(op, h, "it no longer holds the task")
+		return outOfState(m.tx, op, h, "it no longer holds the task")
 	})
 	if err != nil {
 		return Report{}, err

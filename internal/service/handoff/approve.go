@@ -121,7 +121,7 @@ func undecided(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID) (hub
 	case err != nil:
 		return h, err
 	case h.Status != hub.HandoffProposed:
-		return h, outOfState(op, h, "it is not waiting for a decision")
+		return h, outOfState(r, op, h, "it is not waiting for a decision")
 	case h.WaitsForOperator() || h.WaitsForTeam():
 		return h, nil
 	case !h.ApprovedAt.IsZero():
@@ -148,7 +148,7 @@ func (s *Service) ApproveTeam(ctx context.Context, actor hub.Caller, id hub.Hand
 		case h.Team == "" || s.board == nil:
 			return hub.Errorf(hub.CodeConflict, op, "handoff %s does not belong to a team", id)
 		case h.Status != hub.HandoffProposed:
-			return outOfState(op, h, "it is not waiting for approval")
+			return outOfState(m.tx, op, h, "it is not waiting for approval")
 		case h.TeamApprovedBy != "":
 			return hub.Errorf(hub.CodeConflict, op, "handoff %s was already approved by %s", id, h.TeamApprovedBy)
 		}

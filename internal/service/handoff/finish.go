@@ -374,7 +374,7 @@ func (s *Service) Activate(ctx context.Context, actor hub.Caller, id hub.Handoff
 			return hub.Errorf(hub.CodeDenied, op, "handoff %s is for %s, not for %s", id, h.To, actor.ID)
 		}
 		if h.Status != hub.HandoffAccepted && h.Status != hub.HandoffActivated {
-			return outOfState(op, h, "it is not accepted")
+			return outOfState(m.tx, op, h, "it is not accepted")
 		}
 		return nil
 	})
@@ -427,7 +427,7 @@ func (s *Service) Close(ctx context.Context, actor hub.Caller, id hub.HandoffID)
 		case hub.HandoffRejected:
 			return m.move(&h, hub.HandoffClosed, "", nil)
 		}
-		return outOfState(op, h, "it has not ended").WithHint("complete it, or ask the operator to release it")
+		return outOfState(m.tx, op, h, "it has not ended").WithHint("complete it, or ask the operator to release it")
 	})
 	if err != nil {
 		return Report{}, err

@@ -113,7 +113,7 @@ func (s *Service) endOffer(m *mover, op string, offer forwarded) (hub.HandoffID,
 		return "", err
 	}
 	if h.Status != hub.HandoffProposed {
-		return "", outOfState(op, h, "it is not waiting for an answer")
+		return "", outOfState(m.tx, op, h, "it is not waiting for an answer")
 	}
 	if err := s.dealtWith(m, hub.Caller{Kind: hub.CallerAgent, ID: h.To}, h); err != nil {
 		return "", err

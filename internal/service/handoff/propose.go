@@ -432,7 +432,7 @@ func handedOn(tx hub.Reader, op string, actor hub.Caller, task string, owned []h
 		if active.Status == hub.HandoffActivated && active.To == actor.ID {
 			return &active, nil
 		}
-		return nil, alreadyActive(op, actor, active)
+		return nil, alreadyActive(tx, op, actor, active)
 	}
 
 	// A task that was handed on and not accepted belongs to its last owner. A task that was
@@ -449,11 +449,11 @@ func handedOn(tx hub.Reader, op string, actor hub.Caller, task string, owned []h
 
 // alreadyActive refuses a second handoff of a task. Only its parties and auditors learn who
 // has the first.
-func alreadyActive(op string, actor hub.Caller, active hub.Handoff) error {
+func alreadyActive(r hub.Reader, op string, actor hub.Caller, active hub.Handoff) error {
 	e := hub.Errorf(hub.CodeOwnership, op, "the task %q already has an active handoff", active.TaskID)
 	if active.Concerns(actor.ID) || actor.Audits() {
 		e = hub.Errorf(hub.CodeOwnership, op, "the task %q already has an active handoff: %s from %s to %s is %s",
-			active.TaskID, active.ID, active.From, active.To, active.Status)
+			active.TaskID, refOf(r, active.ID), active.From, active.To, active.Status)
 	}
 	return e.WithHint("wait until it is completed, or ask its sender to withdraw it or the operator to release it")
 }

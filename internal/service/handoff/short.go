@@ -32,6 +32,14 @@ func (s *Service) Resolve(ctx context.Context, op string, actor hub.Caller, id h
 	return h.ID, nil
 }
 
+// refOf returns the name of a handoff for readers: its short id, or its id if it has none.
+func refOf(r hub.Reader, id hub.HandoffID) string {
+	if short, err := r.ShortID(string(id)); err == nil && short != "" {
+		return string(short)
+	}
+	return string(id)
+}
+
 // Name adds their short ids to reports.
 func (s *Service) Name(ctx context.Context, reports ...*Report) error {
 	err := s.store.View(ctx, func(r hub.Reader) (err error) {
