@@ -172,6 +172,10 @@ type LandingEntry struct {
 	Checks []string  `json:"checks,omitempty"`
 	Holder HandoffID `json:"holder,omitempty"`
 
+	// Asks are the reviewers of tasks of teams of which the entry has the work, as long as the teams have
+	// not accepted it.
+	Asks []string `json:"asks,omitempty"`
+
 	Reviewers []string `json:"reviewers,omitempty"` // whose reviews it needs
 
 	// TakesBack names the files of others that the change takes back, such as "takes back

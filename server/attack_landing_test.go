@@ -98,3 +98,54 @@ func (s *scene) landings() {
 	}
 	s.try(got(), "main moved")
 }
+
+// judges has an agent change what judges its work, and then say yes to it: none of that lands.
+func (s *scene) judges() {
+	r := &landingRepo{s.t, filepath.Join(s.root, "judged")}
+	for name, text := range map[string]string{"mod/base": "ok\n", "test.sh": moduleCheck + "\n", "lib.sh": "true\n", "a_test.go": "package a\n"} {
+		r.write(name, text)
+	}
+	r.git("init", "-q", "-b", "main")
+	r.commit("first")
+	operator := s.as(s.operator)
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience.For(time.Minute))
+	defer cancel()
+	must(rpc.Call(ctx, operator, api.AddCheck, api.AddCheckParams{
+		RepositoryParams: api.RepositoryParams{Repository: r.dir}, Name: "test", Command: []string{"sh", "test.sh"}, Setup: []string{"sh", "lib.sh"}, Required: true, Unconfined: confine.Supported() != nil,
+	}))(s.t)
+	must(rpc.Call(ctx, operator, api.SetLanding, api.LandingParams{Repo: r.dir, Into: "main", Review: hub.ReviewerNone, By: hub.LandingAuto}))(s.t)
+	head := r.git("rev-parse", "main")
+	for name, files := range map[string][]string{
+		"script": {"test.sh", "exit 0\n"}, "setup": {"lib.sh", "echo exit 0 > test.sh\n"}, "proposal": {"parley.yaml", "checks: []\n"}, "key": {".parley/keys/mallory.pub", "mine\n"}, "test": {"a_test.go", ""},
+		"moved": {"test.sh", "", "scripts/test.sh", "exit 0\n"}, "beside": {"test.sh", "exit 0\n", "README", "words\n"},
+	} {
+		r.git("switch", "-q", "-c", name, "main")
+		for i := 0; i < len(files); i += 2 {
+			if files[i+1] == "" {
+				r.git("rm", "-q", files[i])
+				continue
+			}
+			r.write(files[i], files[i+1])
+		}
+		r.commit(name)
+		r.git("switch", "-q", "main")
+		a := s.call(s.t, s.mallory, "parley/landings/land", fmt.Sprintf(`{"ref":%q,"repo":%q}`, name, r.dir))
+		var made struct{ Entries []hub.LandingEntry }
+		json.Unmarshal(a.Result, &made)
+		if len(made.Entries) != 1 {
+			s.t.Fatalf("%s was not queued: %s", name, a.body)
+		}
+		id := made.Entries[0].ID
+		s.try(made.Entries[0].State != hub.EntryWaiting, "%s is %s", name, made.Entries[0].State)
+		for _, key := range []string{s.mallory, s.bob, s.alice} {
+			s.fetch(s.t, key)
+			for method, more := range map[string]string{"landings/review": `,"verdict":"approve"`, "landings/retry": "", "approve": "", "landings/approve": `,"without":"review","because":"it is good"`} {
+				s.call(s.t, key, "parley/"+method, fmt.Sprintf(`{"id":%q%s}`, id, more))
+				now := must(rpc.Call(ctx, operator, api.ShowEntry, api.EntryParams{ID: id}))(s.t).Entries[0]
+				s.try(now.State != hub.EntryWaiting || now.Waits != hub.WaitsForReview, "%s by %s: %s %s", name, method, now.State, now.Reason)
+			}
+		}
+	}
+	r.settle(ctx, operator)
+	s.try(r.git("rev-parse", "main") != head, "main moved")
+}

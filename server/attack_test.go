@@ -85,6 +85,7 @@ var attacks = []struct {
 	{"usage that spends what belongs to others", (*scene).money},
 	{"gates of contracts", (*scene).contracts},
 	{"landings without evidence", (*scene).landings},
+	{"changes of what judges a change", (*scene).judges},
 	{"files that run commands", (*scene).runningFiles},
 	{"project tokens that are forged", (*scene).tokens},
 	{"invites that are guessed", (*scene).invites},

@@ -234,6 +234,16 @@ func (g landingGit) Fork(ctx context.Context, repository, target, commit string)
 	return fork, gitError(err)
 }
 
+// Missing implements landing.Git.
+func (g landingGit) Missing(ctx context.Context, repository, target, change string, commits []string) (map[string]bool, error) {
+	c, err := g.copyOf(ctx, repository)
+	if err != nil {
+		return nil, err
+	}
+	missing, err := c.Missing(ctx, target, change, commits)
+	return missing, gitError(err)
+}
+
 // Joins implements landing.Git.
 func (g landingGit) Joins(ctx context.Context, repository, target, commit string) (out []landing.Join, err error) {
 	c, err := g.copyOf(ctx, repository)
@@ -730,6 +740,27 @@ func (l landingWork) Held(ctx context.Context, repository string, since hub.Time
 				out = append(out, piece)
 			}
 		}
+		if err != nil {
+			return err
+		}
+
+		// Tasks of teams that were not accepted yet: their reviewer has to approve.
+		tasks, err := r.Teamspaces().Tasks(hub.TaskQuery{States: []hub.TaskState{hub.TaskInProgress, hub.TaskInReview, hub.TaskRework}, Newest: true, Limit: limit})
+		for _, t := range tasks {
+			who := string(t.Reviewer)
+			if who == "" && t.State == hub.TaskInReview {
+				who = hub.ReviewerRolePrefix + string(hub.RoleReviewer)
+			}
+			if who == "" || t.Worktree == "" || t.Handoff != "" {
+				continue
+			}
+			p, err := r.Checks().Progress(string(t.ID))
+			if err != nil {
+				return err
+			}
+			folders[t.Worktree] = ""
+			out = append(out, landing.Piece{Subject: landing.Subject{Task: t.ID}, Folder: t.Worktree, Commit: p.Commit, Owner: t.Owner, Authors: t.Executors, Review: who, Asker: t.CreatedBy})
+		}
 		return err
 	})
 	if err != nil {
@@ -742,7 +773,26 @@ func (l landingWork) Held(ctx context.Context, repository string, since hub.Time
 			folders[folder] = at
 		}
 	}
-	return slices.DeleteFunc(out, func(p landing.Piece) bool { return folders[p.Folder] != repository }), nil
+	out = slices.DeleteFunc(out, func(p landing.Piece) bool { return folders[p.Folder] != repository })
+	for i, p := range out {
+		if p.Task == "" {
+			continue
+		}
+		c, err := git.copyOf(ctx, p.Folder)
+		if err != nil {
+			return nil, err
+		}
+		out[i].Branch = c.Branch(ctx)
+		if p.Commit != "" {
+			continue
+		}
+		head, err := git.Resolve(ctx, p.Folder, "HEAD") // it was not submitted with a commit
+		if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
+			return nil, err
+		}
+		out[i].Commit = head.ID
+	}
+	return out, nil
 }
 
 // unpassed has the texts about checks that keep work from landing.

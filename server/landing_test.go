@@ -380,6 +380,51 @@ func TestLandingOfATask(t *testing.T) {
 	}
 }
 
+// The branch of a task lands after the review of its team, whoever queues it.
+func TestBranchOfATaskWaitsForItsReviewer(t *testing.T) {
+	r := newLandingRepo(t)
+	work := filepath.Join(filepath.Dir(r.dir), "work")
+	r.git("worktree", "add", "-q", "-b", "work", work)
+	o := unlimited()
+	o.Roots = []string{filepath.Dir(r.dir)}
+	o.Checks = server.Checks{Program: program(t)}
+	h := start(t, o)
+	keys := h.add(t, "lead", "builder", "other")
+	ctx := t.Context()
+	operator := h.as(h.operator)
+	r.allow(ctx, operator, api.LandingParams{By: hub.LandingAuto})
+	do := func(key string, p api.TeamParams) {
+		t.Helper()
+		p.Team = "core"
+		must(rpc.Call(ctx, h.as(key), api.Team, p))(t)
+	}
+	do(h.operator, api.TeamParams{Action: "create", Objective: "login", Members: []team.Seat{{Agent: "lead", Role: hub.RoleReviewer}, {Agent: "builder", Role: hub.RoleExecutor}}})
+	do(h.operator, api.TeamParams{Action: "status", Lifecycle: hub.TeamActive})
+	do(h.operator, api.TeamParams{Action: "task", Title: "login", Worktree: work, Owner: "builder", Reviewer: "lead"})
+	do(keys[1], api.TeamParams{Action: "task", Task: "T-1", State: hub.TaskInProgress})
+	if err := os.WriteFile(filepath.Join(work, "mod", "login"), []byte("ok\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r.git("-C", work, "add", "-A")
+	r.git("-C", work, "commit", "-q", "-m", "work")
+	do(keys[1], api.TeamParams{Action: "task", Task: "T-1", State: hub.TaskInReview})
+	for key, ref := range map[string]string{keys[1]: "work", keys[2]: r.git("rev-parse", "work")} {
+		e := must(rpc.Call(ctx, h.as(key), api.Land, api.LandParams{Ref: ref, Repo: r.dir}))(t).Entries[0]
+		if e.State != hub.EntryWaiting || e.Reason != "waits for the review of lead" {
+			t.Errorf("%s of a task before its review: %s %q", ref, e.State, e.Reason)
+		}
+		must(rpc.Call(ctx, operator, api.CancelLanding, api.EntryParams{ID: e.ID}))(t)
+	}
+	do(keys[0], api.TeamParams{Action: "task", Task: "T-1", State: hub.TaskDone})
+	for {
+		all := r.entries(ctx, operator)
+		if all[0].State == hub.EntryLanded {
+			break
+		}
+		must(rpc.Call(ctx, operator, api.Inbox, api.InboxParams{WaitS: 1, NewOnly: true}))(t)
+	}
+}
+
 // A change in a repository with a contract that is not agreed goes back to its owner, with the
 // repositories that use it.
 func TestLandingAsksContracts(t *testing.T) {

@@ -45,6 +45,39 @@ func (c *Copy) Fork(ctx context.Context, target, commit string) (string, error) 
 	return c.run(ctx, args...)
 }
 
+// Missing returns those of some commits of the user's repository that a target does not have, each with
+// whether a change has it. Commits that are gone are left out. It is one call of git.
+func (c *Copy) Missing(ctx context.Context, target, change string, commits []string) (map[string]bool, error) {
+	cmd := c.source.user(ctx, "rev-list", "--ignore-missing", "--parents", "--stdin")
+	cmd.Stdin = strings.NewReader(strings.Join(append(slices.Clone(commits), change, "^"+target), "\n") + "\n")
+	list, err := output(cmd, "compare", c.source.folder)
+	if err != nil {
+		return nil, err
+	}
+	parents := map[string][]string{}
+	for line := range strings.Lines(list) {
+		if ids := strings.Fields(line); len(ids) > 0 {
+			parents[ids[0]] = ids[1:]
+		}
+	}
+	isIn := map[string]bool{} // the change
+	for next := []string{change}; len(next) > 0; {
+		id := next[len(next)-1]
+		next = next[:len(next)-1]
+		if before, isMissing := parents[id]; isMissing && !isIn[id] {
+			isIn[id] = true
+			next = append(next, before...)
+		}
+	}
+	out := map[string]bool{}
+	for _, id := range commits {
+		if _, isMissing := parents[id]; isMissing {
+			out[id] = isIn[id]
+		}
+	}
+	return out, nil
+}
+
 // A Join is a merge commit with its parents.
 type Join struct {
 	ID      string

@@ -1,6 +1,10 @@
 package landing_test
 
 import (
+	"flag"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
@@ -44,6 +48,9 @@ func (w *world) saysNext(e hub.LandingEntry) {
 			w.Errorf("%s lacks a part: %+v", e.ID, m)
 		}
 	}
+	if isForPerson := e.Waits == hub.WaitsForReview || e.Waits == hub.WaitsForOperator; isForPerson && !slices.Contains(strings.Fields(e.Missing[0].Next), string(e.ID)) {
+		w.Errorf("%s: the next step names no entry: %q", e.ID, e.Missing[0].Next)
+	}
 	isOpen := e.State == hub.EntryWaiting || e.State == hub.EntryReturned
 	if isOpen && len(e.Missing) == 0 {
 		w.Errorf("%s is %s and says nothing", e.ID, e.State)
@@ -79,7 +86,7 @@ func TestNoYesWithoutEvidence(t *testing.T) {
 		w.read(as, v.ID)
 		w.Give(w.ctx, as, string(id), approve)
 	}
-	wrong := tried(t, []try{
+	tries := []try{
 		{"check absent: none is required and none is named", auto, func(w *world) hub.LandingID {
 			p := w.policy
 			p.Checks = []string{}
@@ -97,7 +104,7 @@ func TestNoYesWithoutEvidence(t *testing.T) {
 			w.check.commands = map[string]string{"lint": "exit 0"}
 			return red(w, "a")
 		}, hub.EntryReturned},
-		{"required check, which the policy does not name", landing.Setting{NoChecks: new(true), By: hub.LandingAuto}, func(w *world) hub.LandingID {
+		{"check required, which the policy does not name", landing.Setting{NoChecks: new(true), By: hub.LandingAuto}, func(w *world) hub.LandingID {
 			w.check.known = []landing.Check{{Name: "test", Required: true}}
 			return red(w, "a")
 		}, hub.EntryReturned},
@@ -111,7 +118,7 @@ func TestNoYesWithoutEvidence(t *testing.T) {
 			w.good("a")
 			return w.land(ada, "a").ID
 		}, hub.EntryWaiting},
-		{"check that does not concern the change", auto, func(w *world) hub.LandingID {
+		{"concern: no check concerns the change", auto, func(w *world) hub.LandingID {
 			w.check.when = map[string]string{"test": "src/"}
 			return red(w, "a")
 		}, hub.EntryWaiting},
@@ -164,28 +171,66 @@ func TestNoYesWithoutEvidence(t *testing.T) {
 			return w.land(ada, "picked").ID
 		}, hub.EntryWaiting},
 		{"yes of the operator absent", landing.Setting{Checks: []string{"test"}}, func(w *world) hub.LandingID { w.good("a"); return w.land(ada, "a").ID }, hub.EntryWaiting},
-		{"work of others taken back", auto, func(w *world) hub.LandingID {
+		{"taken back: the work of others", auto, func(w *world) hub.LandingID {
 			w.aliceLands()
 			w.repo.write(commitOf{branch: "bob", from: "refs/heads/bob", merge: "refs/heads/main"})
 			return w.land(bob, "bob").ID
 		}, hub.EntryWaiting},
-		{"script of the check changed", auto, func(w *world) hub.LandingID {
+		{"judge: script of the check changed", auto, func(w *world) hub.LandingID {
 			w.branch("a", map[string]string{"test.sh": "exit 0\n"})
 			return w.land(ada, "a").ID
 		}, hub.EntryWaiting},
-		{"script of the check changed, approved by its author", auto, func(w *world) hub.LandingID {
+		{"judge: script of the check changed, approved by its author", auto, func(w *world) hub.LandingID {
 			w.branch("a", map[string]string{"test.sh": "exit 0\n"})
 			id := w.land(ada, "a").ID
 			approved(w, ada, id)
 			return id
 		}, hub.EntryWaiting},
-		{"script of the check changed, with the word for another commit", auto, func(w *world) hub.LandingID {
+		{"judge: script of the check changed, with the word for another commit", auto, func(w *world) hub.LandingID {
 			w.branch("a", map[string]string{"test.sh": "set -e\n"})
 			w.approve(operator, string(w.land(ada, "a").ID))
 			w.repo.write(commitOf{branch: "a", from: "refs/heads/a", files: map[string]string{"test.sh": "exit 0\n"}})
 			return w.land(ada, "a").ID
 		}, hub.EntryWaiting},
-		{"undo by an agent", auto, func(w *world) hub.LandingID {
+		{"judge: script of the check changed, queued before the check was", landing.Setting{NoChecks: new(true), By: hub.LandingAuto}, func(w *world) hub.LandingID {
+			w.branch("a", map[string]string{"test.sh": "exit 0\n"})
+			w.check.blind = true
+			id := w.land(ada, "a").ID
+			w.check.blind = false
+			return id
+		}, hub.EntryWaiting},
+		{"check older: of an earlier commit of the branch", auto, func(w *world) hub.LandingID {
+			w.good("a")
+			w.check.Run(w.ctx, landing.CheckRun{Names: []string{"test"}, Commit: w.commit("a")})
+			w.repo.write(commitOf{branch: "a", from: "refs/heads/a", files: map[string]string{"mod/a": "broken\n"}})
+			return w.land(ada, "a").ID
+		}, hub.EntryReturned},
+		{"review misspelt: the policy names a reviewer that is not there", auto, func(w *world) hub.LandingID {
+			p := w.policy
+			p.Review = "rexx"
+			w.must(w.store.Update(w.ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.WriteLandings().PutPolicy(p) }))
+			w.good("a")
+			return w.land(ada, "a").ID
+		}, hub.EntryWaiting},
+		{"review asked for after the change was queued", auto, func(w *world) hub.LandingID {
+			w.good("a")
+			id := w.land(ada, "a").ID
+			w.set(landing.Setting{Review: "rex"})
+			return id
+		}, hub.EntryWaiting},
+		{"yes asked for after the change was queued", auto, func(w *world) hub.LandingID {
+			w.good("a")
+			id := w.land(ada, "a").ID
+			w.set(landing.Setting{By: hub.LandingOperator})
+			return id
+		}, hub.EntryWaiting},
+		{"fewer tests", auto, func(w *world) hub.LandingID {
+			w.check.command = testCommand + `; echo "tests=$(ls tests | wc -l)"`
+			w.repo.write(commitOf{branch: "main", from: "refs/heads/main", files: map[string]string{"tests/two": "2\n"}})
+			w.branch("a", map[string]string{"tests/two": ""})
+			return w.land(ada, "a").ID
+		}, hub.EntryWaiting},
+		{"taken back: undo by an agent", auto, func(w *world) hub.LandingID {
 			e := w.aliceLands()
 			undo, err := w.Undo(w.ctx, ada, e.ID, "")
 			w.must(err)
@@ -204,9 +249,14 @@ func TestNoYesWithoutEvidence(t *testing.T) {
 			w.good("a")
 			return w.land(ada, "a").ID
 		}, hub.EntryReturned},
-	})
-	if wrong > 0 {
+	}
+	if wrong := tried(t, tries); wrong > 0 {
 		t.Errorf("%d tries got further than allowed", wrong)
+	}
+	for _, q := range landing.Questions {
+		if !slices.ContainsFunc(tries, func(c try) bool { return strings.HasPrefix(c.name, q.Name) }) {
+			t.Errorf("no try without: %s", q.Name)
+		}
 	}
 }
 
@@ -301,5 +351,33 @@ func TestHonestUsersLand(t *testing.T) {
 	})
 	if wrong > 0 {
 		t.Errorf("%d honest users got a wrong no", wrong)
+	}
+}
+
+var update = flag.Bool("update", false, "write the table of questions into the documentation")
+
+// The documentation lists all questions of the gate, as the code does.
+func TestQuestionsOfThePage(t *testing.T) {
+	const page = "../../../docs/landing.md"
+	raw, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const head = "| question | a yes needs | else | what lets it through, by the operator alone |\n|---|---|---|---|\n"
+	table := head
+	for _, q := range landing.Questions {
+		table += "| " + strings.Join([]string{q.Name, q.Asked, q.Else, q.Opened}, " | ") + " |\n"
+	}
+	text := string(raw)
+	if strings.Contains(text, table) {
+		return
+	}
+	before, after, ok := strings.Cut(text, head)
+	if !*update || !ok {
+		t.Fatalf("%s does not have the table; run with -update. Want:\n%s", page, table)
+	}
+	_, after, _ = strings.Cut(after, "\n\n")
+	if err := os.WriteFile(page, []byte(before+table+"\n"+after), 0o644); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -139,6 +139,9 @@ type Git interface {
 	// Fork returns the commit at which a change left a target: the oldest commit of the target's
 	// history that a commit of the change has as a parent. It is "" if there is none.
 	Fork(ctx context.Context, repository, target, commit string) (string, error)
+	// Missing returns those of some commits that a target does not have, each with whether a change has
+	// it. Commits that are gone are left out.
+	Missing(ctx context.Context, repository, target, change string, commits []string) (map[string]bool, error)
 	// Joins returns the merge commits of a change that a target does not have.
 	Joins(ctx context.Context, repository, target, commit string) ([]Join, error)
 	// Combine merges two commits as files: from a base, or from the one that the history has if base

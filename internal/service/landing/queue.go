@@ -141,12 +141,14 @@ func (s *Service) withHolder(ctx context.Context, actor hub.Caller, e hub.Landin
 	if head, err = s.git.Resolve(ctx, e.Repository, head.ID); err != nil {
 		return e, err
 	}
+	held = slices.DeleteFunc(held, func(p Piece) bool { return p.Review == "" && len(p.Checks) == 0 })
+	missing, err := s.git.Missing(ctx, e.Repository, head.ID, e.Commit, commitsOf(held))
+	if err != nil {
+		return e, err
+	}
 	for _, piece := range held {
-		asks := piece.Review != "" || len(piece.Checks) > 0
-		if !asks {
-			continue
-		}
-		has, same, err := s.hasWork(ctx, head.ID, e, piece)
+		has, isMissing := missing[piece.Commit]
+		same, err := s.isSameWork(ctx, head.ID, e, piece, isMissing)
 		if err != nil {
 			return e, err
 		}
@@ -154,7 +156,10 @@ func (s *Service) withHolder(ctx context.Context, actor hub.Caller, e hub.Landin
 		if !has && (!same || isPersons) {
 			continue
 		}
-		if e.Holder == "" || piece.Review != "" {
+		switch {
+		case piece.Task != "": // its team did not accept it yet
+			e.Asks = append(e.Asks, piece.Review)
+		case e.Holder == "" || piece.Review != "":
 			e.Holder = piece.Handoff
 		}
 		for _, name := range piece.Checks {
@@ -166,50 +171,46 @@ func (s *Service) withHolder(ctx context.Context, actor hub.Caller, e hub.Landin
 	return e, nil
 }
 
-// hasWork reports whether an entry has the commit of a handoff, or else the same work: its branch, or a
-// commit with the same patch.
-func (s *Service) hasWork(ctx context.Context, head string, e hub.LandingEntry, piece Piece) (has, same bool, err error) {
-	same = piece.Branch != "" && piece.Branch == e.Branch
-	if piece.Commit == "" {
-		return false, same, nil
+// commitsOf returns the commits of some work.
+func commitsOf(all []Piece) (out []string) {
+	for _, p := range all {
+		if p.Commit != "" {
+			out = append(out, p.Commit)
+		}
 	}
-	if _, err := s.git.Resolve(ctx, e.Repository, piece.Commit); err != nil { // it is gone
-		return false, same, ignoreMissing(err)
-	}
-	isLanded, err := s.git.Contains(ctx, e.Repository, head, piece.Commit)
-	if err != nil || isLanded {
-		return false, same && !isLanded, err
-	}
-	if has, err = s.git.Contains(ctx, e.Repository, e.Commit, piece.Commit); err != nil || has || same {
-		return has, same, err
-	}
-	same, err = s.git.SamePatch(ctx, e.Repository, head, e.Commit, piece.Commit)
-	return false, same, err
+	return out
 }
 
-// heldIn returns the handoffs whose commits a change has and the target has not.
+// isSameWork reports whether an entry has the work of a handoff or a task though not its commit: it has
+// its branch, or a commit with the same patch. isMissing says that the target lacks the commit.
+func (s *Service) isSameWork(ctx context.Context, head string, e hub.LandingEntry, piece Piece, isMissing bool) (bool, error) {
+	isBranch := piece.Branch != "" && piece.Branch == e.Branch
+	switch {
+	case isBranch && !isMissing && piece.Commit != "":
+		isLanded, err := s.git.Contains(ctx, e.Repository, head, piece.Commit)
+		return !isLanded, err
+	case isBranch:
+		return true, nil
+	case !isMissing:
+		return false, nil
+	}
+	if _, err := s.git.Resolve(ctx, e.Repository, piece.Commit); err != nil { // it is gone
+		return false, ignoreMissing(err)
+	}
+	return s.git.SamePatch(ctx, e.Repository, head, e.Commit, piece.Commit)
+}
+
+// heldIn returns the work whose commits a change has and the target has not.
 func (s *Service) heldIn(ctx context.Context, repository, target, commit string) (out []Piece, err error) {
 	if s.work == nil {
 		return nil, nil
 	}
 	held, err := s.work.Held(ctx, repository, s.clock.Now().Add(-heldFor), maxHeld)
-	for _, piece := range held {
-		if piece.Commit == "" {
-			continue
-		}
-		has, readErr := s.git.Contains(ctx, repository, commit, piece.Commit)
-		if readErr == nil && has {
-			has, readErr = s.git.Contains(ctx, repository, target, piece.Commit)
-			has = !has
-		}
-		if readErr != nil {
-			return nil, readErr
-		}
-		if has {
-			out = append(out, piece)
-		}
+	if err != nil || len(held) == 0 {
+		return nil, err
 	}
-	return out, err
+	missing, err := s.git.Missing(ctx, repository, target, commit, commitsOf(held))
+	return slices.DeleteFunc(held, func(p Piece) bool { return !missing[p.Commit] }), err
 }
 
 // enter stores an entry in the state in which it enters the queue. An entry for the same work
@@ -233,6 +234,7 @@ func (s *Service) enter(ctx context.Context, actor hub.Caller, p hub.LandingPoli
 	before.Commit = e.Commit
 	before.Repository = e.Repository
 	before.Holder = e.Holder
+	before.Asks = e.Asks
 	ask, err := s.question(ctx, p, before, piece)
 	if err != nil {
 		return e, err
@@ -274,6 +276,7 @@ func (s *Service) enter(ctx context.Context, actor hub.Caller, p hub.LandingPoli
 		}
 		known.Checks = e.Checks
 		known.Holder = e.Holder
+		known.Asks = e.Asks
 		if actor.IsOperator() {
 			known.Approved = hub.Operator
 		}
@@ -338,8 +341,11 @@ func (c *change) admit(p hub.LandingPolicy, e hub.LandingEntry, ask *question) (
 	if wait != "" {
 		state = hub.EntryWaiting
 	}
-	if e.ID == "" {
+	if e.ID == "" { // the next steps in its answer name it
 		e.State = hub.EntryQueued
+		if e.ID, err = c.nextEntry(); err != nil {
+			return e, err
+		}
 	}
 	if e, err = e.Advance(state, c.now); err != nil {
 		return e, err
@@ -366,6 +372,15 @@ func (c *change) admit(p hub.LandingPolicy, e hub.LandingEntry, ask *question) (
 			"parley approve "+string(e.ID), hub.NoticeSubject{Kind: hub.NoticeLanding, ID: string(e.ID)})
 	}
 	return e, nil
+}
+
+// nextEntry returns the id that the store gives to a new entry of this transaction.
+func (c *change) nextEntry() (hub.LandingID, error) {
+	last, err := c.tx.Landings().Entries(hub.LandingQuery{Newest: true, Limit: 1})
+	if err != nil || len(last) == 0 {
+		return hub.NewLandingID(1), err
+	}
+	return hub.NewLandingID(last[0].ID.Number() + 1), nil
 }
 
 // admission returns what an entry has to wait for before it is tried; "" for nothing.

@@ -232,6 +232,16 @@ func (r *repository) Files(_ context.Context, _, from, to string) (out []landing
 	return out, err
 }
 
+func (r *repository) Missing(ctx context.Context, _, target, change string, commits []string) (map[string]bool, error) {
+	out := map[string]bool{}
+	for _, id := range commits {
+		if isIn, _ := r.Contains(ctx, "", target, id); !isIn {
+			out[id], _ = r.Contains(ctx, "", change, id)
+		}
+	}
+	return out, nil
+}
+
 func (r *repository) Fork(_ context.Context, _, target, commit string) (string, error) {
 	list, err := r.run("", "rev-list", "--boundary", target+".."+commit)
 	args := []string{"merge-base", "--octopus"}
@@ -319,6 +329,7 @@ type checker struct {
 
 	kills int            // the next runs that the hub does not outlive
 	cut   map[string]int // interrupted runs by tree
+	blind bool           // Judged finds nothing
 }
 
 func newChecker(r *repository, command string) *checker {
@@ -346,6 +357,9 @@ func (c *checker) Concerned(ctx context.Context, repo, from, to string, names []
 
 // Judged knows one script, which the checks run, and the tests.
 func (c *checker) Judged(ctx context.Context, repo, target, commit string, _ []string) (out []hub.JudgeFinding, err error) {
+	if c.blind {
+		return nil, nil
+	}
 	base, err := c.r.run("", "merge-base", target, commit)
 	if err != nil {
 		return nil, err

@@ -123,6 +123,9 @@ func (s *Service) needs(ctx context.Context, p hub.LandingPolicy, e hub.LandingE
 		q.title = cmp.Or(piece.Title, e.Ref)
 		q.fewer = cmp.Or(q.fewer, piece.Fewer)
 	}
+	for _, who := range e.Asks {
+		wants(who)
+	}
 	if e.Undoes == "" || q.takesBack != "" {
 		wants(p.Review)
 	}

@@ -146,6 +146,14 @@ func (w *world) land(as hub.Caller, ref string) hub.LandingEntry {
 	return e
 }
 
+// commit returns the commit of a branch.
+func (w *world) commit(branch string) landing.Commit {
+	w.Helper()
+	c, err := w.repo.Branch(w.ctx, "", branch)
+	w.must(err)
+	return c
+}
+
 // turn lets the queue work until it has nothing to do.
 func (w *world) turn() {
 	w.Helper()
