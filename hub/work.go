@@ -1,6 +1,9 @@
 package hub
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // A WorkState is the state of a working tree at one time. It has every file that git does
 // not ignore, committed or not.
@@ -57,6 +60,8 @@ type WorkChange struct {
 	Uncommitted int      `json:"uncommitted,omitempty"`  // files that are not in the commit as they are
 	Loose       []string `json:"loose,omitempty"`        // at most 1000 of those; not stored
 	Before      int      `json:"before,omitempty"`       // files whose content a commit from before has
+	Branches    []string `json:"branches,omitempty"`     // at most 3 other branches that have all of those; of a change without other files
+	Known       []string `json:"known,omitempty"`        // those of Comparison.Known, likewise
 	Commits     int      `json:"commits,omitempty"`      // since the state, in the history of the one that is checked out
 	OldCommits  int      `json:"old_commits,omitempty"`  // of those, the ones that existed before
 	Untouched   []string `json:"untouched,omitempty"`    // patterns of Expect that no changed file matches
@@ -79,6 +84,8 @@ func (c WorkChange) NoWork(owner AgentID, path, since string) string {
 		return ""
 	case len(c.ByOthers) > 0:
 		return fmt.Sprintf("the change in %s is in commits of %s: no work of %s", path, c.ByOthers[0].Agent, owner)
+	case len(c.Branches) > 0:
+		return fmt.Sprintf("no work of this task in %s: %s: the branch %s has the same change", path, c.Text, strings.Join(c.Branches, " and "))
 	case c.Before > 0:
 		return fmt.Sprintf("no work of this task in %s: %s", path, c.Text)
 	}

@@ -215,7 +215,7 @@ func writeHandoffs(w io.Writer, page handoff.Listing) {
 		if h.Ownership.NeedsOperator() {
 			text += " (" + string(h.Ownership) + ")"
 		}
-		return []any{h.Name(), state(text), cmp.Or(string(h.Stage), "-"), state(h.ProofCell()), h.ChangeCell(), h.TaskID, h.From, h.To, h.Title}
+		return []any{h.Name(), state(text), cmp.Or(h.StageCell(), "-"), state(h.ProofCell()), h.ChangeCell(), h.TaskID, h.From, h.To, h.Title}
 	})
 	if page.Next != "" {
 		fmt.Fprintf(w, "more: add --cursor %s\n", page.Next)

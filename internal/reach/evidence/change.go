@@ -31,6 +31,7 @@ type changedFile struct {
 	maker       hub.AgentID // one of the others that work in the tree, if only its commits changed the file
 	emptied     bool
 	old         bool   // a commit from before has it like this
+	origin      string // a commit from before that has it like this, of another branch; "" for none
 	uncommitted bool   // the commit that is checked out has it in another form
 	from        string // the name of the file that was renamed to this one
 	authors     []author
@@ -104,7 +105,7 @@ func (r *changeReader) read(ctx context.Context) (err error) {
 	r.lookUpNamed()
 	r.lookOutside()
 	r.sum()
-	return nil
+	return r.findBranches(ctx)
 }
 
 // open finds the files of the earlier state and the commits that existed then. Without a

@@ -173,6 +173,40 @@ func TestChange(t *testing.T) {
 	}
 }
 
+// TestChangeOfAnotherBranch names the branches, and the known commits, that have a change of which
+// nothing counts.
+func TestChangeOfAnotherBranch(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		edit     func(*task)
+		branches string
+	}{
+		{"a commit that is picked", func(k *task) { k.git("cherry-pick", "-x", "theirs~1") }, "theirs"},
+		{"the same change by hand", func(k *task) { k.write("feature.txt", "a feature\nof theirs\nfinished\n") }, "theirs"},
+		{"two branches have it", func(k *task) { k.git("branch", "copy", "theirs"); k.git("cherry-pick", "theirs~1") }, "copy theirs"},
+		{"a merge that moves the branch", func(k *task) { k.git("merge", "-q", "theirs") }, "theirs"},
+		{"the branch itself is checked out", func(k *task) { k.git("checkout", "-q", "theirs") }, ""},
+		{"the branch is packed", func(k *task) { k.git("pack-refs", "--all"); k.git("cherry-pick", "theirs~1") }, "theirs"},
+		{"a file beside it that counts", func(k *task) { k.git("cherry-pick", "theirs~1"); k.write("own.txt", "own\n") }, ""},
+		{"the branch is gone", func(k *task) { k.git("cherry-pick", "theirs~1"); k.git("branch", "-q", "-D", "theirs") }, ""},
+		{"nothing", func(*task) {}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			k := newTask(t, nil)
+			tip := k.git("rev-parse", "theirs")
+			tt.edit(k)
+			got := k.compare(nil)
+			if strings.Join(got.Branches, " ") != tt.branches || len(got.Known) != 0 {
+				t.Errorf("got the branches %q and the commits %q, want %q", got.Branches, got.Known, tt.branches)
+			}
+			known := k.compare(func(q *hub.Comparison) { q.Known = []string{k.since.Commit, tip} }).Known
+			if isNamed := strings.Join(known, " ") == tip; isNamed != (tt.branches != "" || tt.name == "the branch is gone" || tt.name == "the branch itself is checked out") {
+				t.Errorf("got the known commits %q", known)
+			}
+		})
+	}
+}
+
 func TestChangeInOtherRepositories(t *testing.T) {
 	t.Run("a shallow clone", func(t *testing.T) {
 		k := newTask(t, nil)

@@ -52,6 +52,7 @@ type loggedCommit struct {
 type version struct {
 	name    string
 	was, is string // names of contents; empty if the file was not there, or is not
+	commit  string
 }
 
 // origins finds out which files a commit from before has like this, and which authors
@@ -239,6 +240,64 @@ func (r *changeReader) findMerged(ctx context.Context, fresh []string) error {
 	return nil
 }
 
+const (
+	maxBranches      = 100 // in which a change from before is looked for
+	maxNamedBranches = 3
+)
+
+// findBranches names the other branches, and the known commits, that have all of a change that is
+// from before. It costs a call of git for each branch, and only a change that will be refused is looked
+// for.
+func (r *changeReader) findBranches(ctx context.Context) error {
+	origins := map[string]bool{}
+	for _, f := range r.files {
+		origins[f.origin] = true
+	}
+	if c := r.change; c.Files > 0 || c.Before == 0 || origins[""] {
+		return nil
+	}
+	hasAll := func(tip string) (bool, error) {
+		for commit := range origins {
+			if has, err := r.w.scratch.reachable(ctx, commit, []string{tip}); err != nil || !has {
+				return false, err
+			}
+		}
+		return true, nil
+	}
+
+	for _, commit := range r.q.Known {
+		has, err := hasAll(commit)
+		if err != nil {
+			return err
+		}
+		if has {
+			r.change.Known = append(r.change.Known, commit)
+		}
+	}
+	head, err := r.w.repo.resolve("HEAD")
+	if err != nil {
+		return nil // without a commit there is no branch to compare with
+	}
+	names, err := r.w.repo.branches(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range names[:min(len(names), maxBranches)] {
+		tip, err := r.w.repo.resolve(name)
+		if err != nil || name == head.name || len(r.change.Branches) == maxNamedBranches {
+			continue
+		}
+		has, err := hasAll(tip.id)
+		if err != nil {
+			return err
+		}
+		if has {
+			r.change.Branches = append(r.change.Branches, strings.TrimPrefix(name, branchPrefix))
+		}
+	}
+	return nil
+}
+
 // revisions returns the input of git for the commits that can be reached from some and not
 // from others.
 func revisions(from, without []string) string {
@@ -285,7 +344,7 @@ func (s *scratch) log(ctx context.Context, from, without, names []string) ([]log
 			tokens = tokens[4:]
 		case strings.HasPrefix(token, ":") && len(tokens) >= 2 && len(all) > 0:
 			last := &all[len(all)-1]
-			last.files = append(last.files, versionsOf(token, tokens[1])...)
+			last.files = append(last.files, versionsOf(token, tokens[1], last.id)...)
 			tokens = tokens[2:]
 		case token == "":
 			tokens = tokens[1:]
@@ -299,7 +358,7 @@ func (s *scratch) log(ctx context.Context, from, without, names []string) ([]log
 // versionsOf reads the entry of a file in git's raw output: one version, of a merge one for
 // each parent. An entry has a colon for each parent, then the modes of the parents and of
 // the result, then the contents likewise.
-func versionsOf(entry, name string) (out []version) {
+func versionsOf(entry, name, commit string) (out []version) {
 	parents := len(entry) - len(strings.TrimLeft(entry, ":"))
 	words := strings.Fields(entry[parents:])
 	if len(words) < 2*(parents+1) {
@@ -313,7 +372,7 @@ func versionsOf(entry, name string) (out []version) {
 	}
 	contents := words[parents+1:]
 	for _, was := range contents[:parents] {
-		out = append(out, version{name, id(was), id(contents[parents])})
+		out = append(out, version{name, id(was), id(contents[parents]), commit})
 	}
 	return out
 }
@@ -361,11 +420,15 @@ func (r *changeReader) compareVersions(ctx context.Context, versions map[string]
 func (r *changeReader) unlikeVersions(versions map[string][]version) (out []*changedFile) {
 	for _, f := range r.files {
 		all := versions[f.name]
-		if f.old || f.deleted() || len(all) == 0 {
+		if f.deleted() || len(all) == 0 {
 			continue
 		}
-		f.old = slices.ContainsFunc(all, func(v version) bool { return v.is == f.is.id })
-		if !f.old {
+		at := slices.IndexFunc(all, func(v version) bool { return v.is == f.is.id })
+		switch {
+		case at >= 0:
+			f.old = true
+			f.origin = all[at].commit
+		case !f.old:
 			out = append(out, f)
 		}
 	}

@@ -224,20 +224,35 @@ func (r *repository) fetched(ctx context.Context) ([]string, error) {
 	return slices.Collect(maps.Keys(ids)), nil
 }
 
-// idsUnder returns the objects that the refs in a folder name.
-func (r *repository) idsUnder(ctx context.Context, folder string) (map[string]bool, error) {
-	const op = "evidence.Repository"
-	var names []string
-	seen := 0
-	tooMany := hub.Errorf(hub.CodeTooLarge, op, "the repository has more than %d branches and tags", maxRefs)
+// branches returns the names of the repository's branches, such as refs/heads/main, in order.
+func (r *repository) branches(ctx context.Context) ([]string, error) {
+	names, err := r.loose(ctx, strings.TrimSuffix(branchPrefix, "/"))
+	if err != nil {
+		return nil, err
+	}
+	packed, err := r.packedRefs()
+	for name := range refLines(packed) {
+		if strings.HasPrefix(name, branchPrefix) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), err
+}
 
-	err := fs.WalkDir(r.common.FS(), folder, func(name string, e fs.DirEntry, err error) error {
+// errTooMany refuses a repository with more refs than are read.
+var errTooMany = hub.Errorf(hub.CodeTooLarge, "evidence.Repository", "the repository has more than %d branches and tags", maxRefs)
+
+// loose returns the names of the refs in a folder that have a file of their own.
+func (r *repository) loose(ctx context.Context, folder string) (names []string, err error) {
+	seen := 0
+	err = fs.WalkDir(r.common.FS(), folder, func(name string, e fs.DirEntry, err error) error {
 		seen++
 		switch {
 		case err != nil || ctx.Err() != nil:
 			return ctx.Err()
 		case seen > maxRefs:
-			return tooMany
+			return errTooMany
 		case !validRef(name) && e.IsDir():
 			return fs.SkipDir
 		case validRef(name) && e.Type().IsRegular():
@@ -245,6 +260,12 @@ func (r *repository) idsUnder(ctx context.Context, folder string) (map[string]bo
 		}
 		return nil
 	})
+	return names, err
+}
+
+// idsUnder returns the objects that the refs in a folder name.
+func (r *repository) idsUnder(ctx context.Context, folder string) (map[string]bool, error) {
+	names, err := r.loose(ctx, folder)
 	if err != nil {
 		return nil, err
 	}
@@ -268,7 +289,7 @@ func (r *repository) idsUnder(ctx context.Context, folder string) (map[string]bo
 	}
 
 	if len(ids) > maxRefs {
-		return nil, tooMany
+		return nil, errTooMany
 	}
 	return ids, err
 }

@@ -14,7 +14,7 @@ import (
 type silence struct {
 	Reason hub.ContinuationReason `json:"reason"`
 	Until  hub.Time               `json:"until,omitzero"` // when the agent can go on, if that is known
-	At     hub.Time               `json:"at"`
+	At     hub.Time               `json:"at,omitzero"`
 }
 
 // silencesKey is where the agents are stored that cannot answer, until they work again or the senders

@@ -160,8 +160,16 @@ func (x *completing) committed() error {
 	if x.review == "" || x.claim.Commit != "" || !isLoose {
 		return nil
 	}
-	return hub.Errorf(hub.CodeUnproven, x.op, "%s reviews the work, a review is of a commit, and %d files are not committed", x.review, change.Uncommitted).
+	return hub.Errorf(hub.CodeUnproven, x.op, "%s reviews the work, a review is of a commit, and %s not committed", x.review, filesAre(change.Uncommitted)).
 		WithHint("commit your work, then complete the task again; where you cannot commit, name commit_message")
+}
+
+// filesAre returns a number of files with its verb.
+func filesAre(n int) string {
+	if n == 1 {
+		return "1 file is"
+	}
+	return fmt.Sprintf("%d files are", n)
 }
 
 // outcome says in a few words what became of the task.
@@ -205,7 +213,7 @@ func (x *completing) checkCommit(ctx context.Context, folder string) error {
 	work := func(c hub.CommitChange) bool { return !c.Trivial }
 	switch change := x.work().Change; {
 	case len(x.plan.Changes) == 0 && change.Uncommitted > 0:
-		return hub.Errorf(hub.CodeUnproven, x.op, "checks run on a commit, and %d files are not committed", change.Uncommitted).
+		return hub.Errorf(hub.CodeUnproven, x.op, "checks run on a commit, and %s not committed", filesAre(change.Uncommitted)).
 			WithHint("commit your work, or let the hub commit: {commit_message}; then complete the task again")
 	case len(x.plan.Changes) == 0:
 		return hub.Errorf(hub.CodeUnproven, x.op, "commit %.12s has no change since the task was accepted", commit).WithHint("name the commit that has your work")

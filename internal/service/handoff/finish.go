@@ -159,7 +159,7 @@ func (x *completing) prove(ctx context.Context) error {
 		return err
 	}
 	if bad, ok := failed(x.checks); ok {
-		return hub.Errorf(hub.CodeUnproven, x.op, "%s: %s", bad.What, bad.Detail).WithHint("%s", completionHint(x.h, x.claim, bad))
+		return hub.Errorf(hub.CodeUnproven, x.op, "%s: %s", bad.What, bad.Detail).WithHint("%s", completionHint(x.h, x.setting, x.claim, bad))
 	}
 
 	x.proof = proofOf(hub.Handoff{Ending: hub.EndedDone}, x.checks)

@@ -85,6 +85,14 @@ func (r Report) ProgressText() string {
 	return fmt.Sprintf("%s (%s)", r.Stage, strings.Join(words, ", "))
 }
 
+// StageCell returns the stage of work for a column of a table, with a word if it went back to its owner.
+func (r Report) StageCell() string {
+	if r.Stage == "" || r.Returned == "" {
+		return string(r.Stage)
+	}
+	return string(r.Stage) + ", returned"
+}
+
 // renderChange writes the change of the work, the other agents that worked there, and the
 // owner in the queue.
 func renderChange(b *strings.Builder, r Report) {

@@ -25,6 +25,7 @@ type setting struct {
 	known    bool          // there are such states
 	path     string        // of the worktree
 	commits  []string      // of the owner's other tasks in the repository
+	tasks    []hub.ShortID // those tasks, in the same order
 	base     hub.ShortID   // the handoff of the owner whose completion since is; empty if it is the acceptance of the task
 	same     hub.ShortID   // the handoff whose change did this task, too
 
@@ -32,6 +33,19 @@ type setting struct {
 
 	credits   []hub.Credit    // other agents that worked there in the same time
 	elsewhere []hub.OtherTask // of other agents in other worktrees of the repository, in the same time
+}
+
+// taskWith returns the other task of the owner that has the change that was refused; "" if none is known.
+func (x setting) taskWith(c *hub.WorkChange) hub.ShortID {
+	if c == nil || c.Before == 0 {
+		return x.base
+	}
+	for _, commit := range c.Known {
+		if at := slices.Index(x.commits, commit); at >= 0 {
+			return x.tasks[at]
+		}
+	}
+	return ""
 }
 
 // others returns the agents that worked there in the same time.
@@ -88,13 +102,15 @@ func readBase(r hub.Reader, op string, h hub.Handoff, same hub.HandoffID) (x set
 
 	// The work is compared with the last completion in the same worktree, if there is one.
 	for _, d := range done {
-		x.commits = append(x.commits, d.state.Commit)
-		if d.state.Path != x.path {
-			continue
-		}
-		x.since = d.state
-		if x.base, err = r.ShortID(string(d.handoff.ID)); err != nil {
+		short, err := r.ShortID(string(d.handoff.ID))
+		if err != nil {
 			return x, err
+		}
+		x.commits = append(x.commits, d.state.Commit)
+		x.tasks = append(x.tasks, short)
+		if d.state.Path == x.path {
+			x.since = d.state
+			x.base = short
 		}
 	}
 	return x, nil

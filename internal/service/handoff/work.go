@@ -259,17 +259,23 @@ func some(names []string) string {
 }
 
 // completionHint says what the owner of a task can do about a claim that was refused.
-func completionHint(h hub.Handoff, c Completion, bad hub.Check) string {
+func completionHint(h hub.Handoff, x setting, c Completion, bad hub.Check) string {
+	same := "if the change of another of your tasks did this one, too: {same_change_as} ID"
+	if done := x.taskWith(bad.Change); done != "" {
+		same = fmt.Sprintf("if the change of %s did this task, too: {same_change_as} %s", done, done)
+	}
 	lacksFiles := bad.Change != nil && len(bad.Change.Untouched) > 0 && (bad.Change.Files > 0 || c.NoChanges)
 	switch {
 	case bad.Kind != hub.CheckKindWork:
 		return "name only artifacts that exist; the handoff is still " + string(h.Status)
 	case lacksFiles:
 		return "change these files; if the task does not need it, ask its sender or the operator"
+	case bad.Change != nil && len(bad.Change.Branches) > 0:
+		return same + "; if the task needs nothing but that branch, declare it: {no_changes}; else do the work; a task that is a merge says so when it is handed over: {expect_merge}"
 	case bad.Change != nil && bad.Change.Before > 0:
-		return "do the work; if the change of another of your tasks did this one, too: {same_change_as}; a task that is a merge says so when it is handed over: {expect_merge}"
+		return "do the work; " + same + "; a task that is a merge says so when it is handed over: {expect_merge}"
 	}
-	return "do the work, or declare that the task needed no change: {no_changes}; if one change did two tasks: {same_change_as}"
+	return "do the work, or declare that the task needed no change: {no_changes}; " + same
 }
 
 // maxMessage is the most bytes of the message of a commit.
@@ -311,7 +317,7 @@ func (s *Service) commitWork(ctx context.Context, op string, h hub.Handoff, x se
 	case len(x.credits) > 0:
 		return hub.Errorf(hub.CodeInvalid, op, "commit_message: %s also works in %s; name your files as artifacts", x.credits[0].Agent, change.Now.Path)
 	case len(change.Loose) < change.Uncommitted:
-		return hub.Errorf(hub.CodeTooLarge, op, "commit_message: %d files are not committed; name the ones to commit as artifacts", change.Uncommitted)
+		return hub.Errorf(hub.CodeTooLarge, op, "commit_message: %s not committed; name the ones to commit as artifacts", filesAre(change.Uncommitted))
 	default:
 		files = change.Loose
 	}

@@ -243,6 +243,39 @@ func TestDone(t *testing.T) {
 			t.Errorf("got %+v (%v), want closed", got, err)
 		}
 	})
+	t.Run("a change that another branch has is refused with the name of the branch, and of the task that made it", func(t *testing.T) {
+		d := open(t)
+		path, _ := d.repository("repo")
+		trees := map[string]string{}
+		var all []handoff.Report
+		for _, name := range []string{"one", "two"} {
+			trees[name] = filepath.Join(d.dir, name)
+			d.git(path, "worktree", "add", "-q", "-b", name, trees[name])
+			all = append(all, d.propose(planner, "builder", pkg(name, with("work_state.worktree_path", trees[name]))))
+		}
+		for _, h := range all {
+			d.accept(builder, h.ID)
+		}
+		d.edit(trees["one"], "the fix")
+		if _, err := d.Complete(t.Context(), builder, all[0].ID, handoff.Completion{}); err != nil {
+			t.Fatal(err)
+		}
+
+		d.edit(trees["two"], "the fix")
+		e := d.refused(hub.CodeUnproven, func() (handoff.Report, error) {
+			return d.Complete(t.Context(), builder, all[1].ID, handoff.Completion{})
+		})
+		if !strings.Contains(e.Error(), "1 file, there before: the branch one has the same change") {
+			t.Errorf("got %v, want the name of the branch", e)
+		}
+		if !strings.HasPrefix(e.Hint, "if the change of h1 did this task, too: {same_change_as} h1; ") || !strings.Contains(e.Hint, "{no_changes}") {
+			t.Errorf("got the hint %q", e.Hint)
+		}
+		got, err := d.Complete(t.Context(), builder, all[1].ID, handoff.Completion{SameChange: all[0].ID})
+		if err != nil || got.Proof != hub.ProofVerified || !strings.Contains(got.ProofNote, "same change as h1") {
+			t.Errorf("got %s, %q (%v)", got.Proof, got.ProofNote, err)
+		}
+	})
 	t.Run("a worktree that is gone when the task is done proves nothing", func(t *testing.T) {
 		d, path, h := begin(t)
 		if err := os.Rename(path, path+"-gone"); err != nil {

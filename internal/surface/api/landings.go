@@ -108,7 +108,7 @@ func land(ctx context.Context, s *Services, a hub.Caller, p LandParams) (landing
 	if !isHandoff && !isTask && p.Repo == "" {
 		folder, err := s.folderOf(ctx, op, a.ID)
 		if err != nil {
-			return landing.Listing{}, hub.Errorf(hub.CodeInvalid, op, "repo is required: the folder of the repository")
+			return landing.Listing{}, hub.Errorf(hub.CodeInvalid, op, "a folder of the repository is required").WithHint("name it: {repo}")
 		}
 		q.Folder = folder
 	}
