@@ -23,7 +23,7 @@ type Checks struct {
 	Jobs    int    // runs at a time; default half of the processors, at least two
 	DiskGB  int    // GiB that the files of a run can have; default 10
 	Require bool   // refuse completions without passed checks
-	Program string // the parley program, which confines commands; default this program
+	Program string // the parley program, which confines commands; "" for this program, which is then not probed at the start
 }
 
 const (
@@ -69,6 +69,20 @@ func (s *Server) openChecks(ctx context.Context) error {
 	s.checks = check.New(s.store, repos, checkRunner{shop, here}, s.hints, o)
 	s.shop = shop
 	return nil
+}
+
+// runChecks runs the checks that wait. First it finds out how this machine confines them: what they
+// take from the machine afterwards makes their results weaker, which then do not count. A program that
+// embeds a hub may not be able to confine a command, so it is not started without a check.
+func (s *Server) runChecks(ctx context.Context) {
+	if s.opts.Checks.Program != "" {
+		if got, err := s.shop.Probe(); err != nil {
+			s.log.Info("checks of repositories are not confined here; each check tries again", "op", "server.runChecks", "err", err)
+		} else {
+			s.log.Info("checks of repositories are confined", "op", "server.runChecks", "at", got.String())
+		}
+	}
+	s.checks.Serve(ctx)
 }
 
 // judging returns what a change does to the things that judge it.
@@ -217,7 +231,7 @@ func (r repositories) File(ctx context.Context, folder, commit, name string) ([]
 		return nil, nil
 	}
 	if size > maxFile {
-		return nil, hub.Errorf(hub.CodePayloadTooLarge, "server.Repository", "%s of %s is larger than %d bytes", name, commit, maxFile)
+		return nil, hub.Errorf(hub.CodePayloadTooLarge, "server.Repository", "%s of %s has %d bytes, at most %d are read", name, commit, size, maxFile)
 	}
 	return git.Alone(ctx, "git", c.Folder(), "cat-file", "blob", id).Output()
 }
@@ -284,11 +298,11 @@ func (r repositories) Before(ctx context.Context, folder, commit string, most in
 		return nil, err
 	}
 	for _, head := range heads {
-		base, err := inCopy(ctx, c, "merge-base", head, commit)
+		base, err := c.Output(ctx, maxOutput, "merge-base", head, commit)
 		if err != nil {
 			continue // they have no common commit
 		}
-		list, err := inCopy(ctx, c, "log", "--first-parent", "--format=%H %T", fmt.Sprintf("--max-count=%d", most), base)
+		list, err := c.Output(ctx, maxOutput, "log", "--first-parent", "--format=%H %T", fmt.Sprintf("--max-count=%d", most), base)
 		if err != nil {
 			return nil, err
 		}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -153,53 +152,29 @@ func (g landingGit) Forward(ctx context.Context, repository, branch, from, to st
 	return out, nil
 }
 
-// Bounds of a difference in bytes: of one that is shown, and of one that is reviewed.
-const (
-	maxPatch    = 4 << 20
-	maxReviewed = 32 << 20
-)
-
-// inCopy runs git in a copy and returns its output, cut to a length.
-func inCopy(ctx context.Context, c *hubgit.Copy, args ...string) (string, error) {
-	text, err := wholeInCopy(ctx, c, args...)
-	if len(text) > maxPatch {
-		text = text[:maxPatch] + "\n(the rest is left out)\n"
-	}
-	return strings.ToValidUTF8(strings.TrimSuffix(text, "\n"), "\uFFFD"), err
-}
-
-// wholeInCopy runs git in a copy and returns its output as it is.
-func wholeInCopy(ctx context.Context, c *hubgit.Copy, args ...string) (string, error) {
-	var out, errOut bytes.Buffer
-	cmd := git.Alone(ctx, "git", c.Folder(), args...)
-	cmd.Stdout = &out
-	cmd.Stderr = &errOut
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("git %s: %w: %.500s", args[0], err, errOut.String())
-	}
-	return out.String(), nil
-}
+// maxOutput bounds the bytes of a list that git writes about a copy.
+const maxOutput = 4 << 20
 
 // Change implements landing.Git.
-func (g landingGit) Change(ctx context.Context, repository, target, commit string) (out landing.Change, err error) {
+func (g landingGit) Change(ctx context.Context, repository, target, commit string, most int) (out landing.Change, err error) {
 	c, err := g.copyOf(ctx, repository)
 	if err != nil {
 		return out, err
 	}
-	if out.Base, err = inCopy(ctx, c, "merge-base", target, commit); err != nil {
-		return out, err
+	if out.Base, err = c.Output(ctx, maxOutput, "merge-base", target, commit); err != nil {
+		return out, gitError(err)
 	}
-	if out.Patch, err = g.differenceOf(ctx, c, repository, out.Base, commit); err != nil {
+	if out.Patch, err = g.differenceOf(ctx, c, repository, out.Base, commit, most); err != nil {
 		return out, err
 	}
 	out.Authors, err = authorsOf(ctx, c, out.Base, commit)
-	return out, err
+	return out, gitError(err)
 }
 
 // authorsOf returns the names of the authors and committers of the commits after a base, and those in
 // their trailers. Trailers that agent CLIs write by themselves have addresses that take no mail.
 func authorsOf(ctx context.Context, c *hubgit.Copy, base, commit string) (out []string, err error) {
-	list, err := inCopy(ctx, c, "log", "--format=%an%n%cn%n%(trailers:only,unfold,valueonly)", base+".."+commit)
+	list, err := c.Output(ctx, maxOutput, "log", "--format=%an%n%cn%n%(trailers:only,unfold,valueonly)", base+".."+commit)
 	for line := range strings.Lines(list) {
 		name, address, hasAddress := strings.Cut(strings.TrimSpace(line), "<")
 		isWrittenByCLI := hasAddress && strings.Contains(strings.ToLower(address), "noreply")
@@ -285,7 +260,7 @@ func (g landingGit) SamePatch(ctx context.Context, repository, target, a, b stri
 	}
 	var ids []string
 	for _, commit := range []string{a, b} {
-		base, err := inCopy(ctx, c, "merge-base", target, commit)
+		base, err := c.Output(ctx, maxOutput, "merge-base", target, commit)
 		if err != nil {
 			return false, nil // they have no common history
 		}
@@ -299,12 +274,12 @@ func (g landingGit) SamePatch(ctx context.Context, repository, target, a, b stri
 }
 
 // Patch implements landing.Git.
-func (g landingGit) Patch(ctx context.Context, repository, from, to string) (landing.Patch, error) {
+func (g landingGit) Patch(ctx context.Context, repository, from, to string, most int) (landing.Patch, error) {
 	c, err := g.copyOf(ctx, repository)
 	if err != nil {
 		return landing.Patch{}, err
 	}
-	return g.differenceOf(ctx, c, repository, from, to)
+	return g.differenceOf(ctx, c, repository, from, to, most)
 }
 
 // Keep implements landing.Git.
@@ -382,7 +357,7 @@ func (l landingChecks) Judged(ctx context.Context, repository, target, commit st
 		return nil, err
 	}
 	plan := hub.CheckPlan{Commit: commit}
-	if plan.Base, err = inCopy(ctx, c, "merge-base", target, commit); err != nil {
+	if plan.Base, err = c.Output(ctx, maxOutput, "merge-base", target, commit); err != nil {
 		return nil, err
 	}
 	deltas, err := c.Deltas(ctx, plan.Base, commit)

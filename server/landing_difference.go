@@ -35,10 +35,10 @@ type oddness struct {
 
 // differenceOf returns the difference between two commits of a copy as a reviewer reads it: a list of the
 // files that its text does not show as they are, and the text.
-func (g landingGit) differenceOf(ctx context.Context, c *hubgit.Copy, repository, from, to string) (out landing.Patch, err error) {
-	text, err := wholeInCopy(ctx, c, "diff", "--no-color", "--no-ext-diff", "--no-textconv", from, to)
+func (g landingGit) differenceOf(ctx context.Context, c *hubgit.Copy, repository, from, to string, most int) (out landing.Patch, err error) {
+	text, isCut, err := c.Patch(ctx, from, to, most)
 	if err != nil {
-		return out, err
+		return out, gitError(err)
 	}
 	files, named, err := g.oddnesses(ctx, c, repository, from, to)
 	if err != nil {
@@ -46,9 +46,8 @@ func (g landingGit) differenceOf(ctx context.Context, c *hubgit.Copy, repository
 	}
 	out.Named = append(named, oddText(text)...)
 	text = listOf(files, out.Named) + text
-	if out.Cut = len(text) > maxReviewed; out.Cut {
-		text = text[:maxReviewed]
-	}
+	out.Cut = isCut || len(text) > most
+	text = text[:min(len(text), most)]
 	out.Text = strings.ToValidUTF8(strings.TrimSuffix(text, "\n"), "\uFFFD")
 	return out, nil
 }
@@ -79,9 +78,9 @@ func (g landingGit) oddnesses(ctx context.Context, c *hubgit.Copy, repository, f
 	if err != nil {
 		return nil, nil, gitError(err)
 	}
-	binary, err := binaryFiles(ctx, c, from, to)
+	binary, err := c.Binaries(ctx, from, to)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, gitError(err)
 	}
 	generated, err := markedFiles(ctx, c, to, deltas)
 	if err != nil {
@@ -114,18 +113,6 @@ func (g landingGit) oddnesses(ctx context.Context, c *hubgit.Copy, repository, f
 
 // modeLink is the mode of a path that is a commit of another repository.
 const modeLink = "160000"
-
-// binaryFiles returns the files whose difference git does not show as text.
-func binaryFiles(ctx context.Context, c *hubgit.Copy, from, to string) (map[string]bool, error) {
-	list, err := wholeInCopy(ctx, c, "diff", "--no-renames", "--no-ext-diff", "--no-textconv", "--numstat", "-z", from, to)
-	out := map[string]bool{}
-	for record := range strings.SplitSeq(list, "\x00") {
-		if name, isBinary := strings.CutPrefix(record, "-\t-\t"); isBinary {
-			out[name] = true
-		}
-	}
-	return out, err
-}
 
 // vendored are folders whose content others wrote.
 var vendored = []string{"vendor", "node_modules", "third_party", "thirdparty", "bower_components", "Pods"}

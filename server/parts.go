@@ -64,7 +64,7 @@ func (s *Server) parts() []part {
 		{Name: "states of worktrees", Open: s.openInspector, Run: func(ctx context.Context) { s.inspector.Run(ctx) }},
 		{Name: "questions of other machines", Off: onSQLite, Open: s.openDistant, Run: func(ctx context.Context) { s.distant.Answer(ctx) }},
 		{Name: "reservations", Open: s.openFiles, Run: func(ctx context.Context) { s.files.Run(ctx) }},
-		{Name: "checks", Open: s.openChecks, Run: func(ctx context.Context) { s.checks.Serve(ctx) }},
+		{Name: "checks", Open: s.openChecks, Run: s.runChecks, Close: func() error { return s.copies.Close() }},
 		{Name: "usage", Open: s.openUsage},
 		{Name: "handoffs", Open: s.openHandoffs, Run: func(ctx context.Context) { s.handoffs.Run(ctx) }},
 		{Name: "metrics", Open: s.openMetrics, Run: func(ctx context.Context) { s.metrics.Run(ctx) }},

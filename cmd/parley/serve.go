@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/parley-agents/parley/internal/confine"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -76,6 +77,7 @@ func (a *app) serve(ctx context.Context, home string, settings hubSettings, forR
 	opts.Bridge = ownProgram()
 	opts.Traces = a.err
 	tuneMemory()
+	opts.Checks.Program = confine.Self()
 	s, err := server.New(ctx, opts)
 	if err != nil {
 		return err

@@ -159,15 +159,15 @@ func Start(program string, c Command, output *os.File) (*Process, error) {
 // supervisor returns the command line of the supervisor of a command.
 func supervisor(program string, args []string) *exec.Cmd {
 	if program == "" {
-		program = self()
+		program = Self()
 	}
 	cmd := &exec.Cmd{Path: program, Args: append([]string{"parley", "confined", "--"}, args...)}
 	alone(cmd)
 	return cmd
 }
 
-// self returns a path of this program. On Linux it is valid even if the file was replaced.
-func self() string {
+// Self returns a path of this program. On Linux it is valid even if the file was replaced.
+func Self() string {
 	if runtime.GOOS == "linux" {
 		return "/proc/self/exe"
 	}

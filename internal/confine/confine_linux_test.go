@@ -195,22 +195,27 @@ func TestHostileCommands(t *testing.T) {
 		{"it reads nothing from its standard input", `cat`, 0, ""},
 		{"it has no terminal", `echo x > /dev/tty`, 2, ""},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			r := newRoom(t)
-			report, out := r.run(r.command(tt.line))
-			if os.Getenv(notSealed) != "" && report.Sealed {
-				t.Error("the command was sealed")
-			}
-			if report.ExitCode != tt.code || !strings.Contains(refused(out), tt.contains) || strings.Contains(out, "the secret") || !report.Confined || !report.Started {
-				t.Errorf("got %+v, %q", report, out)
-			}
-			if text, err := os.ReadFile(filepath.Join(r.outside, "file")); err != nil || string(text) != "text of others" {
-				t.Errorf("the file outside: %q, %v", text, err)
-			}
-			if _, err := os.Stat(filepath.Join(r.outside, "new")); err == nil {
-				t.Error("a file was made outside")
-			}
-		})
+		for _, level := range levels(t) {
+			t.Run(fmt.Sprintf("level %d: %s", level, tt.name), func(t *testing.T) {
+				r := newRoom(t)
+				c := r.command(tt.line)
+				c.Level = level
+				report, out := r.run(c)
+				if os.Getenv(notSealed) != "" && report.Sealed {
+					t.Error("the command was sealed")
+				}
+				isRun := report.Confined && report.Started && report.Coverage.Level == level
+				if report.ExitCode != tt.code || !strings.Contains(refused(out), tt.contains) || strings.Contains(out, "the secret") || !isRun {
+					t.Errorf("got %+v, %q", report, out)
+				}
+				if text, err := os.ReadFile(filepath.Join(r.outside, "file")); err != nil || string(text) != "text of others" {
+					t.Errorf("the file outside: %q, %v", text, err)
+				}
+				if _, err := os.Stat(filepath.Join(r.outside, "new")); err == nil {
+					t.Error("a file was made outside")
+				}
+			})
+		}
 	}
 }
 

@@ -229,7 +229,7 @@ func startProcess(request stageRequest, args []string, attr *syscall.SysProcAttr
 		return 0, nil, err
 	}
 
-	p, err := os.StartProcess(self(), append([]string{"parley", "confined", stage, "--"}, args...), &os.ProcAttr{
+	p, err := os.StartProcess(Self(), append([]string{"parley", "confined", stage, "--"}, args...), &os.ProcAttr{
 		Env: os.Environ(), Files: []*os.File{requestIn, os.Stderr, os.Stderr, answerOut}, Sys: attr,
 	})
 	requestIn.Close()

@@ -62,8 +62,12 @@ func (c *Copy) Remove(ctx context.Context, folder string) (err error) {
 // trees changes the list of working trees of the copy. Git would take an entry that another
 // process has just begun for one that is broken.
 func (c *Copy) trees(ctx context.Context, args ...string) error {
-	defer c.lockOf("trees")()
-	_, err := c.run(ctx, append([]string{"worktree"}, args...)...)
+	unlock, err := c.lockOf(ctx, "trees")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	_, err = c.run(ctx, append([]string{"worktree"}, args...)...)
 	return err
 }
 

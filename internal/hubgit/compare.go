@@ -133,17 +133,3 @@ func (c *Copy) Compose(ctx context.Context, tree, message string, parents ...str
 	id, err := c.commitTree(ctx, tree, message, parents, "")
 	return Commit{ID: id, Tree: tree}, err
 }
-
-// PatchID returns an id of the difference between two commits that does not depend on the place of its
-// lines, "" for an empty difference.
-func (c *Copy) PatchID(ctx context.Context, old, new string) (string, error) {
-	diff := c.alone(ctx, "diff-tree", "-p", "--no-color", "--no-ext-diff", "--no-textconv", "--binary", old, new, "--")
-	id := c.alone(ctx, "patch-id", "--stable")
-	var out strings.Builder
-	id.Stdout = &out
-	if err := c.pipe(diff, id); err != nil {
-		return "", err
-	}
-	first, _, _ := strings.Cut(out.String(), " ")
-	return first, nil
-}

@@ -18,6 +18,7 @@ var (
 	ErrMoved        = errors.New("the branch is at another commit")
 	ErrNotForward   = errors.New("the commit does not contain the branch")
 	ErrTooLarge     = errors.New("too large")
+	ErrBusy         = errors.New("the copy of the repository is being made or changed")
 	ErrOldGit       = errors.New("git is too old")
 	ErrFiles        = errors.New("a file could not be read or written")
 	ErrGit          = errors.New("git failed")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/parley-agents/parley/internal/durable"
 )
@@ -41,12 +42,31 @@ func (c *Copy) Fetch(ctx context.Context, revision string) (_ Commit, err error)
 		return Commit{}, err
 	}
 
-	defer c.lock()()
-	if err := c.bring(ctx, id); err != nil {
+	unlock, err := c.lock(ctx)
+	if err != nil {
+		return Commit{}, err
+	}
+	done := make(chan error, 1)
+	c.home.tasks.Go(func() {
+		defer unlock()
+		work, cancel := context.WithTimeout(c.home.work, fetchTime)
+		defer cancel()
+		done <- c.bring(work, id)
+	})
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		err = c.busy(ctx)
+	}
+	if err != nil {
 		return Commit{}, err
 	}
 	return c.commit(ctx, id)
 }
+
+// fetchTime bounds the fetch of one commit. It goes on when its caller's time is over, so that the
+// next call finds the objects: the first copy of a large repository takes longer than a call may.
+const fetchTime = 10 * time.Minute
 
 // isRevision refuses texts that git would not read as one revision.
 func isRevision(text string) bool {
@@ -120,8 +140,11 @@ func (c *Copies) Compact(ctx context.Context) error {
 	}
 	for _, bare := range folders {
 		one := &Copy{home: c, bare: bare}
-		unlock := one.lock()
-		_, err := one.run(ctx, "gc", "--quiet", "--prune="+unusedTime)
+		unlock, err := one.lock(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = one.run(ctx, "gc", "--quiet", "--prune="+unusedTime)
 		unlock()
 		if err != nil {
 			return err

@@ -38,7 +38,11 @@ const finishTime = 2 * time.Minute
 // [ErrNotForward] if new does not contain old. A branch that is at new already is moved.
 func (c *Copy) Forward(ctx context.Context, branch, old, new string) (_ Forwarded, err error) {
 	defer typed(&err, "move "+branch, c.source.folder)
-	defer c.lock()()
+	unlock, err := c.lock(ctx)
+	if err != nil {
+		return Forwarded{}, err
+	}
+	defer unlock()
 	return c.forward(ctx, strings.ToLower(rand.Text()), branch, old, new)
 }
 

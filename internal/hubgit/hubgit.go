@@ -48,8 +48,14 @@ type Copies struct {
 	folder string
 	pause  func(before string) // called before each write to a repository of a user; for tests
 
+	diffs chan struct{} // has room for the comparisons of lines that run at a time
+
+	work  context.Context // of fetches, which can outlive their callers; Close ends it
+	stop  context.CancelFunc
+	tasks sync.WaitGroup // the fetches
+
 	mu    sync.Mutex
-	locks map[string]*sync.Mutex // by purpose and folder of a copy; see Copy.lockOf
+	locks map[string]chan struct{} // by purpose and folder of a copy, each with room for one holder; see Copy.lockOf
 }
 
 // A Copy is the hub's bare repository for one repository of a user, seen from one folder of
@@ -91,7 +97,8 @@ func Open(folder string) (_ *Copies, err error) {
 		return nil, err
 	}
 
-	c := &Copies{folder: folder, pause: func(string) {}, locks: map[string]*sync.Mutex{}}
+	c := &Copies{folder: folder, pause: func(string) {}, diffs: make(chan struct{}, maxDiffs), locks: map[string]chan struct{}{}}
+	c.work, c.stop = context.WithCancel(context.Background())
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return nil, err
@@ -122,7 +129,11 @@ func (c *Copies) Of(ctx context.Context, folder string) (_ *Copy, err error) {
 	}
 	key := sha256.Sum256([]byte(s.format + "\x00" + s.common))
 	out := &Copy{home: c, bare: filepath.Join(c.folder, hex.EncodeToString(key[:16])+copySuffix), source: s}
-	defer out.lock()()
+	unlock, err := out.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 
 	if _, err := os.Stat(out.bare); !errors.Is(err, fs.ErrNotExist) {
 		return out, err
@@ -176,23 +187,39 @@ func (c *Copy) create(ctx context.Context) error {
 	return durable.Rename(draft, c.bare)
 }
 
+// Close ends the fetches that outlived their callers, and returns when their processes have ended.
+func (c *Copies) Close() error {
+	c.stop()
+	c.tasks.Wait()
+	return nil
+}
+
 // lock waits until no other call fetches into the copy or moves a branch, and returns the
-// function that lets the next one in.
-func (c *Copy) lock() (unlock func()) { return c.lockOf("fetch") }
+// function that lets the next one in. The error is [ErrBusy] if ctx ends before that.
+func (c *Copy) lock(ctx context.Context) (unlock func(), err error) { return c.lockOf(ctx, "fetch") }
 
 // lockOf is lock for one purpose.
-func (c *Copy) lockOf(purpose string) (unlock func()) {
+func (c *Copy) lockOf(ctx context.Context, purpose string) (unlock func(), err error) {
 	key := purpose + " " + c.bare
 	c.home.mu.Lock()
 	one := c.home.locks[key]
 	if one == nil {
-		one = &sync.Mutex{}
+		one = make(chan struct{}, 1)
 		c.home.locks[key] = one
 	}
 	c.home.mu.Unlock()
 
-	one.Lock()
-	return one.Unlock
+	select {
+	case one <- struct{}{}:
+		return func() { <-one }, nil
+	case <-ctx.Done():
+		return nil, c.busy(ctx)
+	}
+}
+
+// busy returns the error of a call that ended before the work on the copy did.
+func (c *Copy) busy(ctx context.Context) error {
+	return &Error{Op: "open the copy", Folder: c.source.folder, Kind: ErrBusy, Detail: "other work on it goes on", Cause: ctx.Err()}
 }
 
 // sweep removes the working trees of a copy, its lock files and its unfinished packs. Only

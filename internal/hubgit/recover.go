@@ -74,7 +74,11 @@ func (s *step) recover(ctx context.Context, r *Recovered) error {
 		return err
 	}
 	c := &Copy{home: s.home, bare: s.Copy, source: source}
-	defer c.lock()()
+	unlock, err := c.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	if s.changes, err = c.changes(ctx, s.Old, s.New); err != nil {
 		return err
 	}

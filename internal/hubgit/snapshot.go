@@ -48,7 +48,11 @@ func (c *Copy) Snapshot(ctx context.Context, folder, message string) (_ Snapshot
 		return Snapshot{}, err
 	}
 	defer f.close()
-	defer at.lock()()
+	unlock, err := at.lock(ctx)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	defer unlock()
 	draft, err := os.MkdirTemp(c.home.folder, draftName)
 	if err != nil {
 		return Snapshot{}, err
@@ -329,7 +333,11 @@ func (c *Copy) Apply(ctx context.Context, snapshot, folder string) (out Applied,
 		return Applied{}, err
 	}
 	f.close() // the step opens it again
-	defer at.lock()()
+	unlock, err := at.lock(ctx)
+	if err != nil {
+		return Applied{}, err
+	}
+	defer unlock()
 	now, err := at.head(ctx)
 	if err != nil {
 		return Applied{}, err

@@ -325,10 +325,10 @@ func (r *run) judge(ctx context.Context, report confine.Report, err error) State
 	return res.State
 }
 
-// isWeaker reports whether a command was confined less than this machine could before its first check:
-// a check may have taken what the level needs, such as the namespaces of its user.
+// isWeaker reports whether a command was confined less than this machine could when it was probed: a
+// check may have taken what the level needs, such as the namespaces of its user.
 func (r *run) isWeaker(report confine.Report) bool {
-	best, err := r.shop.coverage()
+	best, err := r.shop.Probe()
 	return err == nil && !r.job.Check.Unconfined && report.Coverage.Weaker(best)
 }
 

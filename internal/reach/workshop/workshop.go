@@ -141,8 +141,8 @@ type Shop struct {
 
 	level confine.Level // the best one to take; 0 for that of the machine. Tests set it
 
-	// coverage returns how this machine confines a check, as it was before the first one ran.
-	coverage func() (confine.Coverage, error)
+	mu   sync.Mutex
+	best confine.Coverage // of this machine, as Probe found it first; the zero value before that
 }
 
 // Open returns a Shop that has its files in folder. It ends and removes the runs of a process
@@ -174,7 +174,6 @@ func Open(ctx context.Context, folder string, opts *Options) (*Shop, error) {
 	}
 	s.folder = real
 	s.queue = newQueue(s.opts.Jobs)
-	s.coverage = sync.OnceValues(func() (confine.Coverage, error) { return confine.Probe(s.opts.Program) })
 	s.caches = &caches{folder: filepath.Join(s.folder, "caches")}
 	if err := s.recover(ctx); err != nil {
 		return nil, fmt.Errorf("workshop: remove the runs of before: %w", err)
@@ -232,6 +231,21 @@ func (s *Shop) Run(ctx context.Context, job Job) (Result, error) {
 	return r.result, nil
 }
 
+// Probe returns how this machine confines a check, as it did the first time. A check may take from
+// the later ones what a level needs, so a hub calls it at its start; else the first check does.
+func (s *Shop) Probe() (confine.Coverage, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.best.Level != confine.LevelNone {
+		return s.best, nil
+	}
+	best, err := confine.Probe(s.opts.Program)
+	if err == nil {
+		s.best = best
+	}
+	return best, err
+}
+
 // repository names the repository of a job, for the order of runs.
 func (j Job) repository() string {
 	if j.InPlace != "" {
@@ -249,7 +263,7 @@ func (s *Shop) check(job Job) error {
 		if err := supported(); err != nil {
 			return fmt.Errorf("workshop: check %s: %w", job.Check.Name, err)
 		}
-		if _, err := s.coverage(); err != nil {
+		if _, err := s.Probe(); err != nil {
 			return fmt.Errorf("workshop: try how this machine confines a check: %w", err)
 		}
 	}

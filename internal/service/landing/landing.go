@@ -95,7 +95,7 @@ type Change struct {
 // precede it, with their sizes and digests.
 type Patch struct {
 	Text  string
-	Cut   bool     // Text is the beginning alone: only the operator may approve it
+	Cut   bool     // Text does not have all of it: only the operator may approve it
 	Named []string // sentences about text that a reader does not see, and about links that lead nowhere
 }
 
@@ -132,8 +132,9 @@ type Git interface {
 	// Forward moves a branch of the user's repository from one commit to the next, and working
 	// trees in which it is checked out. It changes nothing, or all of that.
 	Forward(ctx context.Context, repository, branch, from, to string) (Forwarding, error)
-	// Change returns the difference of a commit from the common ancestor with another.
-	Change(ctx context.Context, repository, target, commit string) (Change, error)
+	// Change returns the difference of a commit from the common ancestor with another, of which the
+	// patch has at most a number of bytes.
+	Change(ctx context.Context, repository, target, commit string, most int) (Change, error)
 	// Files returns the files that differ between two commits or trees.
 	Files(ctx context.Context, repository, from, to string) ([]File, error)
 	// Fork returns the commit at which a change left a target: the oldest commit of the target's
@@ -151,8 +152,8 @@ type Git interface {
 	Compose(ctx context.Context, repository, tree, message string, parents ...string) (Commit, error)
 	// SamePatch reports whether two commits bring the same changes to a target.
 	SamePatch(ctx context.Context, repository, target, a, b string) (bool, error)
-	// Patch returns the difference between two commits.
-	Patch(ctx context.Context, repository, from, to string) (Patch, error)
+	// Patch returns the difference between two commits, with a text of at most a number of bytes.
+	Patch(ctx context.Context, repository, from, to string, most int) (Patch, error)
 	// Keep protects a commit of the copy under a name; Drop ends that.
 	Keep(ctx context.Context, repository, name, commit string) error
 	Drop(ctx context.Context, repository, name string) error

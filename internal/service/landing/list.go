@@ -112,8 +112,11 @@ type Live struct {
 	Output  string          `json:"output"`
 }
 
-// maxPatch is the number of bytes of a difference that is shown.
-const maxPatch = 256 << 10
+// Bounds of a difference in bytes: of one that is shown, and of one that is reviewed.
+const (
+	maxPatch    = 256 << 10
+	maxReviewed = 32 << 20
+)
 
 // Show returns an entry with its reviews, its history and its difference.
 func (s *Service) Show(ctx context.Context, actor hub.Caller, id hub.LandingID) (Detail, error) {
@@ -155,27 +158,27 @@ func (s *Service) Show(ctx context.Context, actor hub.Caller, id hub.LandingID) 
 // differenceOf returns the difference of an entry; "" if it cannot be read.
 func (s *Service) differenceOf(ctx context.Context, e hub.LandingEntry) string {
 	if e.LandedCommit != "" && e.LandedCommit != e.Commit {
-		if patch, err := s.git.Patch(ctx, e.Repository, e.LandedCommit+"^1", e.LandedCommit); err == nil {
-			return lastLines(patch.Text)
+		if patch, err := s.git.Patch(ctx, e.Repository, e.LandedCommit+"^1", e.LandedCommit, maxPatch); err == nil {
+			return marked(patch)
 		}
 	}
 	head, err := s.git.Branch(ctx, e.Repository, e.Into)
 	if err != nil || e.Undoes != "" {
 		return ""
 	}
-	change, err := s.git.Change(ctx, e.Repository, head.ID, e.Commit)
+	change, err := s.git.Change(ctx, e.Repository, head.ID, e.Commit, maxPatch)
 	if err != nil {
 		return ""
 	}
-	return lastLines(change.Patch.Text)
+	return marked(change.Patch)
 }
 
-// lastLines cuts a long difference.
-func lastLines(text string) string {
-	if len(text) <= maxPatch {
-		return text
+// marked returns a difference that says if it is not the whole one.
+func marked(p Patch) string {
+	if p.Cut {
+		return p.Text + "\n(the rest is left out)\n"
 	}
-	return text[:maxPatch] + "\n(the rest is left out)\n"
+	return p.Text
 }
 
 // liveOf returns the check that runs now for an entry; nil if none does.

@@ -199,11 +199,11 @@ func (r *repository) Forward(_ context.Context, _, branch, from, to string) (lan
 	return landing.Forwarding{Moved: true}, nil
 }
 
-func (r *repository) Change(ctx context.Context, repo, target, commit string) (out landing.Change, err error) {
+func (r *repository) Change(ctx context.Context, repo, target, commit string, most int) (out landing.Change, err error) {
 	if out.Base, err = r.run("", "merge-base", target, commit); err != nil {
 		return out, err
 	}
-	if out.Patch, err = r.Patch(ctx, repo, out.Base, commit); err != nil {
+	if out.Patch, err = r.Patch(ctx, repo, out.Base, commit, most); err != nil {
 		return out, err
 	}
 	authors, err := r.run("", "log", "--format=%an%n%(trailers:only,unfold,valueonly)", out.Base+".."+commit)
@@ -299,8 +299,11 @@ func (r *repository) SamePatch(_ context.Context, _, target, a, b string) (bool,
 	return ids[0] == ids[1], nil
 }
 
-func (r *repository) Patch(_ context.Context, _, from, to string) (landing.Patch, error) {
+func (r *repository) Patch(_ context.Context, _, from, to string, most int) (landing.Patch, error) {
 	text, err := r.run("", "diff", from, to)
+	if len(text) > most {
+		return landing.Patch{Text: text[:most], Cut: true}, err
+	}
 	return landing.Patch{Text: text}, err
 }
 

@@ -148,7 +148,7 @@ func (s *Service) needs(ctx context.Context, p hub.LandingPolicy, e hub.LandingE
 // difference completes a question with the difference to review: the one since the last approval,
 // or the whole change from the target on.
 func (s *Service) difference(ctx context.Context, repository, target string, e hub.LandingEntry, q *question) error {
-	change, err := s.git.Change(ctx, repository, target, e.Commit)
+	change, err := s.git.Change(ctx, repository, target, e.Commit, maxReviewed)
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (s *Service) difference(ctx context.Context, repository, target string, e h
 		return err
 	}
 	if before != "" && before != e.Commit {
-		since, err := s.git.Patch(ctx, repository, before, e.Commit)
+		since, err := s.git.Patch(ctx, repository, before, e.Commit, maxReviewed)
 		if err == nil { // else the commit is gone, and the whole change is reviewed
 			patch = since
 			q.base = before
@@ -187,7 +187,7 @@ func (s *Service) difference(ctx context.Context, repository, target string, e h
 
 // undoDifference completes a question with the difference of an undo.
 func (s *Service) undoDifference(ctx context.Context, e hub.LandingEntry, q *question) error {
-	patch, err := s.git.Patch(ctx, e.Repository, e.Commit, e.Commit+"^1")
+	patch, err := s.git.Patch(ctx, e.Repository, e.Commit, e.Commit+"^1", maxReviewed)
 	if err != nil {
 		return err
 	}
@@ -594,7 +594,7 @@ func (a Answer) check(op string) error {
 	case a.Verdict == hub.VerdictChanges && len(a.Findings) == 0:
 		return hub.Errorf(hub.CodeInvalid, op, "changes need at least one finding").WithHint("findings: path, line and text; --finding PATH:LINE:TEXT")
 	case len(a.Findings) > maxFindings:
-		return hub.Errorf(hub.CodeTooLarge, op, "at most %d findings are allowed", maxFindings)
+		return hub.Errorf(hub.CodeTooLarge, op, "at most %d findings are allowed, got %d", maxFindings, len(a.Findings))
 	}
 	for _, f := range a.Findings {
 		isGood := f.Path != "" && f.Text != "" && f.Line >= 0 && len(f.Path) <= maxRef && len(f.Text) <= maxFindingText

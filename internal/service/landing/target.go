@@ -141,7 +141,7 @@ func (w *worker) judge(ctx context.Context, head Commit, kept bool) error {
 // if the hub saw it move, and the owners of landings that it took back.
 func (w *worker) noteMoved(ctx context.Context, before string, head Commit, wasSeen bool) error {
 	now := w.s.targetOf(w.policy)
-	moved, err := w.s.git.Change(ctx, w.policy.Repository, before, head.ID)
+	moved, err := w.s.git.Change(ctx, w.policy.Repository, before, head.ID, 0)
 	if err != nil {
 		return nil // the branch was set to another history
 	}

@@ -35,12 +35,12 @@ func (quarry) Forward(context.Context, string, string, string, string) (landing.
 	return landing.Forwarding{Moved: true}, nil
 }
 
-func (quarry) Change(context.Context, string, string, string) (landing.Change, error) {
-	return landing.Change{Base: "base", Patch: "+new"}, nil
+func (quarry) Change(context.Context, string, string, string, int) (landing.Change, error) {
+	return landing.Change{Base: "base", Patch: landing.Patch{Text: "+new"}}, nil
 }
 
-func (quarry) Patch(context.Context, string, string, string) (string, []string, error) {
-	return "+new", nil, nil
+func (quarry) Patch(context.Context, string, string, string, int) (landing.Patch, error) {
+	return landing.Patch{Text: "+new"}, nil
 }
 
 func (quarry) Keep(context.Context, string, string, string) error { return nil }
