@@ -428,11 +428,15 @@ func (s *Server) Serve(ctx context.Context) error {
 	return nil
 }
 
-// A hub that is asked to stop ends within 10 seconds, and whatever supervises it waits no
-// longer: the calls under way have graceTime, everything together has endTime.
+// EndTime is the time in which a hub that is asked to stop has ended, whatever runs. Whatever
+// waits for its end or supervises it waits as long.
+const EndTime = 10 * time.Second
+
+// The calls under way have graceTime to end, everything together has endTime; the rest is for the
+// end of the process.
 const (
 	graceTime = 6 * time.Second
-	endTime   = 9 * time.Second
+	endTime   = EndTime - time.Second
 )
 
 // endsWithin runs f and reports whether it ended within a time.

@@ -15,15 +15,11 @@ import (
 	"github.com/parley-agents/parley/server"
 )
 
-// stopWait is how long stop waits for the hub to end; the hub gives the calls under
-// way ten seconds.
-const stopWait = 30 * time.Second
-
 func (a *app) stopCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop",
 		Short: "Stop the hub",
-		Long:  "Stop the hub, and wait until it has released its home.",
+		Long:  "Stop the hub, and wait until it has released its home: at most 10 seconds.",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
@@ -51,7 +47,7 @@ func stopHub(ctx context.Context, c *rpc.Client, home string) (api.HubProcess, e
 		return got, err
 	}
 	elsewhere := os.Getenv("PARLEY_URL") != "" // then the home may be that of another hub
-	for deadline := now().Add(stopWait); ; pause(ctx, 20*time.Millisecond) {
+	for deadline := now().Add(server.EndTime); ; pause(ctx, 20*time.Millisecond) {
 		_, err := rpc.Call(ctx, c, api.Whoami, api.None{})
 		switch {
 		case ctx.Err() != nil:
@@ -59,7 +55,7 @@ func stopHub(ctx context.Context, c *rpc.Client, home string) (api.HubProcess, e
 		case err != nil && (elsewhere || !server.Running(home)):
 			return got, nil
 		case now().After(deadline):
-			return got, hub.Errorf(hub.CodeDegraded, "parley", "the hub (process %d) is still running after %s", got.PID, stopWait).
+			return got, hub.Errorf(hub.CodeDegraded, "parley", "the hub (process %d) is still running after %s", got.PID, server.EndTime).
 				WithHint(`run "kill %d" to end the process`, got.PID)
 		}
 	}

@@ -200,7 +200,7 @@ var layers = map[string][]string{
 	// The demos use a hub as every program can: the server and the typed client.
 	"internal/demo": {"acp", "acp/acpv2", "compat", "hub", "internal/federation", "internal/git", "internal/keeper", "sandbox", "server", "internal/service/contract", "internal/service/reservation", "internal/service/team", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	// Programs behind commands. They print nothing and call the hub as every client does.
-	"internal/osservice": {"hub", "internal/durable", "server"}, // server: whether a hub runs in a home
+	"internal/osservice": {"hub", "internal/durable", "server"}, // server: whether a hub runs in a home, and how long its end takes
 	"internal/upgrade":   {"hub", "internal/durable"},           // another release in the place of the program
 	"internal/connect":   {"hub", "internal/durable", "internal/shell", "internal/reach/cli", "internal/surface/api", "internal/surface/rpc", "server"},
 	"internal/guard":     {"hub", "internal/durable", "internal/effects", "internal/git", "internal/shell", "internal/reach/cli", "internal/service/reservation"}, // reservation: the types of questions and answers

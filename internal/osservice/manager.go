@@ -6,7 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"time"
+
+	"github.com/parley-agents/parley/server"
 )
 
 // A manager is the program of an operating system that starts services when a user logs
@@ -23,6 +27,9 @@ type manager struct {
 	status    []string                     // ends with exit code 0 if the service runs
 	note      string                       // for the user, after install
 }
+
+// endSeconds is the time after which a manager kills a hub that it asked to stop.
+var endSeconds = strconv.Itoa(int(server.EndTime / time.Second))
 
 // Names of the service, as each manager knows it.
 const (
@@ -53,7 +60,7 @@ var systemd = manager{
 	},
 	render: func(arguments []string) string {
 		return "[Unit]\nDescription=Parley hub\n\n[Service]\nExecStart=" + strings.Join(arguments, " ") +
-			"\nRestart=on-failure\nTimeoutStopSec=10\n\n[Install]\nWantedBy=default.target\n"
+			"\nRestart=on-failure\nTimeoutStopSec=" + endSeconds + "\n\n[Install]\nWantedBy=default.target\n"
 	},
 
 	install: func(string) [][]string {
@@ -80,7 +87,7 @@ var launchd = manager{
 </array>
 <key>RunAtLoad</key><true/>
 <key>KeepAlive</key><dict><key>SuccessfulExit</key><false/></dict>
-<key>ExitTimeOut</key><integer>10</integer>
+<key>ExitTimeOut</key><integer>` + endSeconds + `</integer>
 </dict></plist>
 `
 	},
