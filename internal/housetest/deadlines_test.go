@@ -14,14 +14,8 @@ import (
 // ten seconds, with the reason.
 var longer = map[string][]string{
 	"it waits as long as its caller asks": {
-		"acp/inbox", "wake/wait", "cacp/project/changes", "parley/contract/canMerge", "parley/contract/canDeploy",
-	},
-	"git, a process or a check works for it": {
-		"acp/handoff", "parley/coordinate", "parley/run/begin", "parley/run/end", "parley/handoff/diff", "parley/run/recording",
-		"parley/reservations/ask", "parley/reservations/reserve", "parley/reservations/release", "parley/files",
-		"parley/check/list", "parley/check/run", "parley/check/result", "parley/landings/land", "parley/landings/show", "parley/landings/cancel",
-		"parley/landings/retry", "parley/landings/undo", "parley/landings/review", "parley/rescue/show", "parley/agent/log",
-		"parley/agent/session/events", "cacp/implementation/verify", "cacp/implementation/complete",
+		"acp/inbox", "wake/wait", "cacp/project/changes", "parley/contract/canMerge", "parley/contract/canDeploy", "parley/coordinate",
+		"acp/handoff", "parley/check/run", "parley/check/result", "parley/agent/log", "parley/agent/session/events",
 	},
 	"it asks another hub": {"parley/peer/add", "parley/peer/join", "parley/peer/approve", "cacp/peer/announce", "cacp/invite/redeem"},
 	"it sends or takes whole projects and files": {

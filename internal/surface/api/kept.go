@@ -77,9 +77,12 @@ type KeptLog struct {
 	Lines []keeper.Line `json:"lines"`
 }
 
+// maxKeptWait bounds the wait for the next line or event of a kept agent.
+const maxKeptWait = 30 * time.Second
+
 func keptLog(ctx context.Context, s *Services, a hub.Caller, p KeptLogParams) (KeptLog, error) {
-	if p.WaitS < 0 || p.WaitS > 30 {
-		return KeptLog{}, hub.Errorf(hub.CodeInvalid, "parley/agent/log", "wait_s must be between 0 and 30")
+	if p.WaitS < 0 || p.WaitS > int(maxKeptWait/time.Second) {
+		return KeptLog{}, hub.Errorf(hub.CodeInvalid, "parley/agent/log", "wait_s must be between 0 and %d, got %d", maxKeptWait/time.Second, p.WaitS)
 	}
 	lines, err := s.Keeper.Log(ctx, a, p.Agent, p.After, time.Duration(p.WaitS)*time.Second)
 	return KeptLog{lines}, err
@@ -201,8 +204,8 @@ type SessionEvents struct {
 }
 
 func sessionEvents(ctx context.Context, s *Services, a hub.Caller, p SessionEventsParams) (SessionEvents, error) {
-	if p.WaitS < 0 || p.WaitS > 30 {
-		return SessionEvents{}, hub.Errorf(hub.CodeInvalid, "parley/agent/session/events", "wait_s must be between 0 and 30")
+	if p.WaitS < 0 || p.WaitS > int(maxKeptWait/time.Second) {
+		return SessionEvents{}, hub.Errorf(hub.CodeInvalid, "parley/agent/session/events", "wait_s must be between 0 and %d, got %d", maxKeptWait/time.Second, p.WaitS)
 	}
 	all, err := s.Keeper.Events(ctx, a, p.Agent, p.Session, p.After, time.Duration(p.WaitS)*time.Second)
 	return SessionEvents{all}, err

@@ -40,7 +40,7 @@ func coordinateOperation() op[CoordinateParams, Coordinated] {
 		"Agree with other repositories on interfaces (contracts), share context, and say how far your implementation is. You act for the repository that you joined, else for the hub's."),
 		Do: coordinate}
 	o.Callers, o.Dialect = rpc.Local, rpc.Strict
-	o.Deadline = rpc.Repository // the longest of its actions
+	o.Deadline = maxWait + rpc.Soon // some of its actions wait
 	return rpc.AsTool(o, "coordinate", "Agree on contracts between repositories", coordinateSchema)
 }
 

@@ -127,8 +127,8 @@ var (
 	GetThread      = define("cacp/context/getThread", coord.PermitRead, "Read a context packet and its answers.", thread)
 
 	StartWork    = define("cacp/implementation/start", coord.PermitImplement, "Record that your repository starts to implement a contract.", calls((*contract.Service).Start, workState))
-	CompleteWork = rpc.Within(rpc.Repository, define("cacp/implementation/complete", coord.PermitImplement, "Record that your repository has implemented a contract.", calls((*contract.Service).Complete, workState)))
-	VerifyWork   = rpc.Within(rpc.Repository, define("cacp/implementation/verify", coord.PermitImplement, "Record whether the implementations work together.", calls((*contract.Service).Verify, workState)))
+	CompleteWork = define("cacp/implementation/complete", coord.PermitImplement, "Record that your repository has implemented a contract.", calls((*contract.Service).Complete, workState))
+	VerifyWork   = define("cacp/implementation/verify", coord.PermitImplement, "Record whether the implementations work together.", calls((*contract.Service).Verify, workState))
 	WorkStatus   = define("cacp/implementation/getStatus", coord.PermitRead, "Show each repository's progress on a contract.", workStatus)
 
 	ShareFile        = rpc.Within(rpc.Whole, large(define("cacp/file/share", coord.PermitFiles, "Share a file with a project.", shareFile)))

@@ -13,7 +13,7 @@ import (
 // its context.
 const (
 	Soon       = 10 * time.Second // what agents call
-	Repository = 2 * time.Minute  // work on a repository or with a process, and a wait for checks
+	Repository = 2 * time.Minute  // work of the operator on a repository or with a process
 	Elsewhere  = time.Minute      // calls to other hubs
 	Whole      = 5 * time.Minute  // projects and files that are read or sent whole
 	Operator   = time.Hour        // the operator's long work: verify, archive, export, backup, forget
