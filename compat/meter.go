@@ -15,7 +15,7 @@ import (
 // proof that is found out to be too long is unknown, an example is left out.
 const (
 	MaxSteps        = 300_000 // of the proofs of one comparison
-	MaxExampleSteps = 300_000 // of all searches for examples of one comparison
+	MaxExampleSteps = 180_000 // of all searches for examples of one comparison
 	maxPartSteps    = 20_000  // to find one declared part in a document
 )
 
@@ -114,7 +114,7 @@ func weightOf(schema map[string]any) int {
 // Bounds of the regular expressions of one document, in instructions of RE2.
 const (
 	maxExpression  = 10_000
-	maxExpressions = 100_000
+	maxExpressions = 40_000
 )
 
 // expressions are the regular expressions of a document. One with more instructions than the
