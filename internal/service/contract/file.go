@@ -118,7 +118,7 @@ func (s *Service) decodeFile(op string, n NewFile) ([]byte, error) {
 	case len(n.Purpose) > federation.MaxName || len(n.ContentType) > federation.MaxName:
 		return nil, hub.Errorf(hub.CodeTooLarge, op, "purpose and contentType must be at most %d bytes each", federation.MaxName)
 	case base64.StdEncoding.DecodedLen(len(n.Content)) > s.o.Limits.File+2:
-		return nil, hub.Errorf(hub.CodeTooLarge, op, "file.content is too large: at most %d bytes are allowed", s.o.Limits.File)
+		return nil, hub.Errorf(hub.CodeTooLarge, op, "file.content is too large: about %d bytes, at most %d are allowed", base64.StdEncoding.DecodedLen(len(n.Content)), s.o.Limits.File)
 	case strings.ContainsAny(n.Content, "\r\n"):
 		return nil, hub.Errorf(hub.CodeInvalid, op, "file.content: base64 must not contain line breaks")
 	}
@@ -127,7 +127,7 @@ func (s *Service) decodeFile(op string, n NewFile) ([]byte, error) {
 		return nil, hub.Errorf(hub.CodeInvalid, op, "file.content is not valid base64: %v", err)
 	}
 	if len(data) > s.o.Limits.File {
-		return nil, hub.Errorf(hub.CodeTooLarge, op, "file.content is too large: at most %d bytes are allowed", s.o.Limits.File)
+		return nil, hub.Errorf(hub.CodeTooLarge, op, "file.content is too large: %d bytes, at most %d are allowed", len(data), s.o.Limits.File)
 	}
 	return data, nil
 }

@@ -336,7 +336,7 @@ func (se *session) comment(op string, p coord.Project, by coord.Repo, c coord.Co
 		return "", nil
 	}
 	if len(r.Comment) > federation.MaxText {
-		return "", hub.Errorf(hub.CodeTooLarge, op, "comment must be at most %d bytes", federation.MaxText)
+		return "", hub.Errorf(hub.CodeTooLarge, op, "comment must be at most %d bytes, got %d", federation.MaxText, len(r.Comment))
 	}
 	return se.shareAbout(op, p, by, c, t, struct {
 		Action   string           `json:"action"`
@@ -390,7 +390,7 @@ func (s *Service) Update(ctx context.Context, caller hub.Caller, u Revision) (Re
 
 	u.Note = cmp.Or(u.Note, u.Notes)
 	if len(u.Note) > federation.MaxText {
-		return Result{}, hub.Errorf(hub.CodeTooLarge, op, "changeNote must be at most %d bytes", federation.MaxText)
+		return Result{}, hub.Errorf(hub.CodeTooLarge, op, "changeNote must be at most %d bytes, got %d", federation.MaxText, len(u.Note))
 	}
 
 	// The comparison is made before the transaction, and again if its base has moved.

@@ -37,7 +37,7 @@ func (e Evidence) check(op string) error {
 	}
 	for _, pair := range [][2]string{{"branch", e.Branch}, {"build", e.Build}, {"check", e.Check}} {
 		if len(pair[1]) > federation.MaxText {
-			return hub.Errorf(hub.CodeTooLarge, op, "%s must be at most %d bytes", pair[0], federation.MaxText)
+			return hub.Errorf(hub.CodeTooLarge, op, "%s must be at most %d bytes, got %d", pair[0], federation.MaxText, len(pair[1]))
 		}
 	}
 	saysMore := e.Check != "" || e.Build+e.Branch != ""

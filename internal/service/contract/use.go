@@ -45,7 +45,7 @@ func (s *Service) Use(ctx context.Context, caller hub.Caller, d Declaration) (Us
 		return Used{}, err
 	}
 	if len(d.Parts) > federation.MaxParts {
-		return Used{}, hub.Errorf(hub.CodeTooLarge, op, "too many parts: a consumer can name at most %d", federation.MaxParts)
+		return Used{}, hub.Errorf(hub.CodeTooLarge, op, "too many parts: %d, a consumer can name at most %d", len(d.Parts), federation.MaxParts)
 	}
 	parts := slices.Compact(slices.Sorted(slices.Values(d.Parts)))
 

@@ -131,7 +131,7 @@ func (s *Service) Verify(ctx context.Context, caller hub.Caller, v Verification)
 		return Result{}, hub.Errorf(hub.CodeInvalid, op, "unknown result %q: use %s, %s or %s", v.Result, VerifySuccess, VerifyFailure, VerifyPartial)
 	}
 	if len(v.Notes) > federation.MaxText {
-		return Result{}, hub.Errorf(hub.CodeTooLarge, op, "notes must be at most %d bytes", federation.MaxText)
+		return Result{}, hub.Errorf(hub.CodeTooLarge, op, "notes must be at most %d bytes, got %d", federation.MaxText, len(v.Notes))
 	}
 	if only {
 		return s.recordOnly(ctx, op, caller, v.InContract, v.As, *m.result)

@@ -294,7 +294,7 @@ func (x *deciding) check() error {
 	case x.actor.Paused:
 		return hub.Errorf(hub.CodeDenied, x.op, "%s is paused and cannot decide", x.actor.ID).WithHint("to end the pause, {agent.resume} %s", x.actor.ID)
 	case len(x.decision) > 1000 || len(x.because) > 1000:
-		return hub.Errorf(hub.CodeTooLarge, x.op, "decision and reason must be at most 1000 bytes each")
+		return hub.Errorf(hub.CodeTooLarge, x.op, "decision and reason must be at most 1000 bytes each, got %d and %d", len(x.decision), len(x.because))
 	}
 	return nil
 }

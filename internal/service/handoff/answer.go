@@ -190,7 +190,7 @@ const maxText = 2000
 
 func checkText(op, name, text string) error {
 	if len(text) > maxText {
-		return hub.Errorf(hub.CodeTooLarge, op, "%s must be at most %d bytes", name, maxText).WithHint("put long text into an artifact or another message")
+		return hub.Errorf(hub.CodeTooLarge, op, "%s must be at most %d bytes, got %d", name, maxText, len(text)).WithHint("put long text into an artifact or another message")
 	}
 	return nil
 }

@@ -289,7 +289,7 @@ const maxArtifacts = 200
 // checkArtifacts refuses references that the schema does not allow.
 func checkArtifacts(op string, refs []hub.ArtifactRef) error {
 	if len(refs) > maxArtifacts {
-		return hub.Errorf(hub.CodeTooLarge, op, "at most %d artifacts are allowed", maxArtifacts)
+		return hub.Errorf(hub.CodeTooLarge, op, "at most %d artifacts are allowed, got %d", maxArtifacts, len(refs))
 	}
 	if len(refs) == 0 {
 		return nil

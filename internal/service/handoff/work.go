@@ -288,7 +288,7 @@ func checkMessage(op, message string) error {
 	case message == "":
 		return nil
 	case len(message) > maxMessage:
-		return hub.Errorf(hub.CodeTooLarge, op, "commit_message must be at most %d bytes", maxMessage)
+		return hub.Errorf(hub.CodeTooLarge, op, "commit_message must be at most %d bytes, got %d", maxMessage, len(message))
 	case !utf8.ValidString(message) || strings.ContainsFunc(message, hidden) || !strings.ContainsFunc(message, visibleRune):
 		return hub.Errorf(hub.CodeInvalid, op, "commit_message must be text")
 	}

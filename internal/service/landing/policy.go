@@ -40,7 +40,7 @@ func (p Setting) check(op string) error {
 	case !isBranch:
 		return hub.Errorf(hub.CodeInvalid, op, "into must be the name of a branch, got %.100q", p.Into).WithHint("--into main")
 	case len(p.Checks) > maxChecks:
-		return hub.Errorf(hub.CodeTooLarge, op, "at most %d checks are allowed", maxChecks)
+		return hub.Errorf(hub.CodeTooLarge, op, "at most %d checks are allowed, got %d", maxChecks, len(p.Checks))
 	case len(p.Checks) > 0 && p.NoChecks != nil && *p.NoChecks:
 		return hub.Errorf(hub.CodeInvalid, op, "checks and no_checks exclude each other")
 	case p.Review != "" && !hub.ValidReviewer(p.Review):

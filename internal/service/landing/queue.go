@@ -478,7 +478,7 @@ func (s *Service) Retry(ctx context.Context, actor hub.Caller, id hub.LandingID)
 func (s *Service) Undo(ctx context.Context, actor hub.Caller, id hub.LandingID, because string) (out hub.LandingEntry, err error) {
 	const op = "landing.Undo"
 	if len(because) > maxReason {
-		return out, hub.Errorf(hub.CodeTooLarge, op, "the reason has more than %d bytes", maxReason)
+		return out, hub.Errorf(hub.CodeTooLarge, op, "the reason must be at most %d bytes, got %d", maxReason, len(because))
 	}
 	e, p, err := s.entryWithPolicy(ctx, op, id)
 	if err != nil {

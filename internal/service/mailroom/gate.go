@@ -33,7 +33,7 @@ func (m *Mailroom) decide(ctx context.Context, op string, actor hub.Caller, id h
 		return Verdict{}, hub.Errorf(hub.CodeDenied, op, "only the operator can approve or deny held messages; you are %s", actor.ID)
 	}
 	if len(reason) > 1000 {
-		return Verdict{}, hub.Errorf(hub.CodeTooLarge, op, "reason must be at most 1000 bytes")
+		return Verdict{}, hub.Errorf(hub.CodeTooLarge, op, "reason must be at most 1000 bytes, got %d", len(reason))
 	}
 	x := gating{Mailroom: m, op: op, actor: actor, id: id, approve: approve, reason: reason}
 	if err := m.store.Update(ctx, hub.SurvivesPowerLoss, x.commit); err != nil {

@@ -108,7 +108,7 @@ func (req *InboxRequest) complete(op string) error {
 	case req.Wait < 0 || req.Wait > MaxWait:
 		return hub.Errorf(hub.CodeInvalid, op, "wait_s must be between 0 and %d", int(MaxWait.Seconds())).WithHint("call again if no message arrives")
 	case len(req.Ack) > maxPage:
-		return hub.Errorf(hub.CodeTooLarge, op, "too many ids in ack: at most %d are allowed", maxPage)
+		return hub.Errorf(hub.CodeTooLarge, op, "too many ids in ack: %d, at most %d are allowed", len(req.Ack), maxPage)
 	case req.Peek && req.AckAll:
 		return hub.Errorf(hub.CodeInvalid, op, "peek cannot be combined with ack: true")
 	}

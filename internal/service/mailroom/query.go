@@ -49,7 +49,7 @@ func (m *Mailroom) Query(ctx context.Context, actor hub.Caller, q hub.Query) (Li
 	case q.Agent != "" && !q.Agent.Valid():
 		return Listing{}, hub.Errorf(hub.CodeInvalid, op, "%q is not a valid agent name", q.Agent)
 	case len(q.Text) > 1000:
-		return Listing{}, hub.Errorf(hub.CodeTooLarge, op, "text must be at most 1000 bytes")
+		return Listing{}, hub.Errorf(hub.CodeTooLarge, op, "text must be at most 1000 bytes, got %d", len(q.Text))
 	}
 	out := Listing{Messages: []hub.Envelope{}, Warnings: m.warn(nil), Capabilities: m.Capabilities()}
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -133,7 +134,7 @@ func checkQuestion(op string, q Question) error {
 		return hub.Errorf(hub.CodeInvalid, op, "paths or a command are required")
 	}
 	for _, p := range q.Paths {
-		if p == "" || len(p) > maxPath {
+		if p == "" || len(p) > maxPath || strings.Contains(p, "\x00") {
 			return hub.Errorf(hub.CodeInvalid, op, "%.100q is not a valid path", p)
 		}
 	}

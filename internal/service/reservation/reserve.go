@@ -63,9 +63,9 @@ func (s *Service) Reserve(ctx context.Context, actor hub.Caller, r Request) (Gra
 	case r.For < time.Minute || r.For > longest:
 		return Grant{}, hub.Errorf(hub.CodeInvalid, op, "for must be between 1m and %s, got %s", longest, r.For)
 	case len(r.Session) > maxSession:
-		return Grant{}, hub.Errorf(hub.CodeTooLarge, op, "session must be at most %d bytes", maxSession)
+		return Grant{}, hub.Errorf(hub.CodeTooLarge, op, "session must be at most %d bytes, got %d", maxSession, len(r.Session))
 	case len(r.Why) > maxWhy:
-		return Grant{}, hub.Errorf(hub.CodeTooLarge, op, "why must be at most %d bytes", maxWhy)
+		return Grant{}, hub.Errorf(hub.CodeTooLarge, op, "why must be at most %d bytes, got %d", maxWhy, len(r.Why))
 	}
 	if r.Agent == "" {
 		r.Agent = actor.ID
@@ -148,7 +148,7 @@ func (s *Service) fromTop(ctx context.Context, tree hub.WorkingTree, folder stri
 
 // checkPattern refuses a pattern that leaves the tree, or matches all of it or too many files.
 func (s *Service) checkPattern(ctx context.Context, op string, tree hub.WorkingTree, pattern string) error {
-	if pattern == "" || len(pattern) > maxPath || !isLocalPattern(pattern) {
+	if pattern == "" || len(pattern) > maxPath || strings.Contains(pattern, "\x00") || !isLocalPattern(pattern) {
 		return hub.Errorf(hub.CodeInvalid, op, "%.100q is not a pattern of files in the working tree", pattern).
 			WithHint("use a path or a git pathspec relative to the tree, such as src/*.go")
 	}

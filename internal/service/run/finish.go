@@ -68,11 +68,11 @@ func (e Ending) check(op string) error {
 	case !e.Verdict.Known():
 		return hub.Errorf(hub.CodeInvalid, op, "verdict must be confirmed, contradicted or unverified, got %q", e.Verdict)
 	case len(e.Report) > maxReport || len(e.Evidence) > maxEvidence:
-		return hub.Errorf(hub.CodeTooLarge, op, "report must be at most %d bytes, evidence at most %d", maxReport, maxEvidence)
+		return hub.Errorf(hub.CodeTooLarge, op, "report must be at most %d bytes, evidence at most %d; got %d and %d", maxReport, maxEvidence, len(e.Report), len(e.Evidence))
 	case len(e.StopReason) > maxText || len(e.Reason) > maxText:
 		return hub.Errorf(hub.CodeTooLarge, op, "stop_reason and reason must be at most %d bytes each", maxText)
 	case len(e.Contradictions) > maxClaims:
-		return hub.Errorf(hub.CodeTooLarge, op, "too many contradictions: at most %d are allowed", maxClaims)
+		return hub.Errorf(hub.CodeTooLarge, op, "too many contradictions: %d, at most %d are allowed", len(e.Contradictions), maxClaims)
 	case e.State == hub.RunDone && isNull(e.Report):
 		return hub.Errorf(hub.CodeInvalid, op, "report is required when the state is done")
 	case e.Verdict == hub.RunContradicted && len(e.Contradictions) == 0:

@@ -237,7 +237,7 @@ func (b Beginning) check(op string, actor hub.Caller) error {
 	case strings.TrimSpace(b.Task) == "":
 		return hub.Errorf(hub.CodeInvalid, op, "task is required")
 	case len(b.Task) > maxTask:
-		return hub.Errorf(hub.CodeTooLarge, op, "task must be at most %d bytes", maxTask)
+		return hub.Errorf(hub.CodeTooLarge, op, "task must be at most %d bytes, got %d", maxTask, len(b.Task))
 	case len(b.Dir) > maxText || len(b.ThreadID) > maxText:
 		return hub.Errorf(hub.CodeTooLarge, op, "dir and thread_id must be at most %d bytes each", maxText)
 	case b.TimeoutS <= 0 || b.TimeoutS > maxTime:
@@ -297,7 +297,7 @@ func (s *Service) Move(ctx context.Context, actor hub.Caller, id hub.RunID, next
 		return hub.Run{}, hub.Errorf(hub.CodeInvalid, op, "state must be running or checking, got %q", next)
 	}
 	if len(session) > maxText {
-		return hub.Run{}, hub.Errorf(hub.CodeTooLarge, op, "session_id must be at most %d bytes", maxText)
+		return hub.Run{}, hub.Errorf(hub.CodeTooLarge, op, "session_id must be at most %d bytes, got %d", maxText, len(session))
 	}
 
 	var r hub.Run

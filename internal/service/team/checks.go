@@ -18,7 +18,7 @@ func (s *Service) checkAsked(ctx context.Context, op string, r CreateTask) error
 	case len(r.Checks) == 0:
 		return nil
 	case len(r.Checks) > maxChecks:
-		return hub.Errorf(hub.CodeTooLarge, op, "checks: a task asks for at most %d", maxChecks)
+		return hub.Errorf(hub.CodeTooLarge, op, "checks: a task asks for at most %d, got %d", maxChecks, len(r.Checks))
 	case r.Worktree == "":
 		return hub.Errorf(hub.CodeInvalid, op, "checks: the task names no worktree").WithHint("name it in worktree_path")
 	case s.checks == nil:

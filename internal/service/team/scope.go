@@ -21,7 +21,7 @@ func checkScope(op string, r CreateTask) error {
 	worktree, scope := r.Worktree, r.Scope
 	switch {
 	case len(scope) > maxScope:
-		return hub.Errorf(hub.CodeTooLarge, op, "scope: a task has at most %d paths", maxScope)
+		return hub.Errorf(hub.CodeTooLarge, op, "scope: a task has at most %d paths, got %d", maxScope, len(scope))
 	case len(scope) > 0 && worktree == "":
 		return hub.Errorf(hub.CodeInvalid, op, "scope: the task names no worktree").WithHint("name it in worktree_path")
 	case len(scope) == 0 && len(r.Checks) == 0 && worktree != "":

@@ -148,7 +148,7 @@ func (c *change) newTask(r CreateTask) (t hub.Task, err error) {
 	case !slices.Contains(hub.TaskClasses, r.Class):
 		return t, hub.Errorf(hub.CodeInvalid, c.op, "unknown task class %q", r.Class).WithHint("use %s", joined(hub.TaskClasses))
 	case len(r.ExternalRefs) > maxRefs:
-		return t, hub.Errorf(hub.CodeTooLarge, c.op, "a task has at most %d external_refs", maxRefs)
+		return t, hub.Errorf(hub.CodeTooLarge, c.op, "a task has at most %d external_refs, got %d", maxRefs, len(r.ExternalRefs))
 	}
 	for _, ref := range r.ExternalRefs {
 		if !slices.Contains(hub.ExternalRefTypes, ref.Type) || strings.TrimSpace(ref.Value) == "" || len(ref.Value) > 1000 {
@@ -209,7 +209,7 @@ func (c *change) putTask(t *hub.Task) (err error) {
 // chain of them leads back to the task.
 func (c *change) depend(t hub.Task, on []hub.TaskID) (hub.Task, error) {
 	if len(on) > maxDepend {
-		return t, hub.Errorf(hub.CodeTooLarge, c.op, "a task depends on at most %d tasks", maxDepend)
+		return t, hub.Errorf(hub.CodeTooLarge, c.op, "a task depends on at most %d tasks, got %d", maxDepend, len(on))
 	}
 
 	t.DependsOn = nil

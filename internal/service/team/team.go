@@ -403,7 +403,7 @@ func checkText(op, name, text string, most int) error {
 	case !utf8.ValidString(text):
 		return hub.Errorf(hub.CodeInvalid, op, "%s is not valid UTF-8", name)
 	case len(text) > most:
-		return hub.Errorf(hub.CodeTooLarge, op, "%s must be at most %d bytes", name, most)
+		return hub.Errorf(hub.CodeTooLarge, op, "%s must be at most %d bytes, got %d", name, most, len(text))
 	}
 	return nil
 }
