@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"runtime"
@@ -21,9 +22,11 @@ import (
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/effects"
 	"github.com/parley-agents/parley/internal/service/contract"
+	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -35,14 +38,13 @@ const maxWeight = 64 << 10
 
 // heavyTexts are texts that are parsed or searched.
 var heavyTexts = map[string]string{
-	"10,000 braces":       "touch " + strings.Repeat("{a,b}", 10_000),
-	"60,000 open braces":  strings.Repeat("{", 60_000),
-	"one line of 60 kB":   strings.Repeat("x", 60_000),
-	"30,000 lines":        strings.Repeat("x\n", 30_000),
-	"nested repetitions":  strings.Repeat("(", 900) + "a" + strings.Repeat("*)", 900),
-	"5,000 words of FTS":  strings.Repeat(`"a" NEAR b* OR `, 4_000),
-	"YAML with its names": "a: &a [x]\n" + strings.Repeat("b: [*a, *a, *a]\n", 3_000),
-	"a report":            "STATUS: " + strings.Repeat("ok | ", 10_000),
+	"10,000 braces":      "touch " + strings.Repeat("{a,b}", 10_000),
+	"60,000 open braces": strings.Repeat("{", 60_000),
+	"one line of 60 kB":  strings.Repeat("x", 60_000),
+	"30,000 lines":       strings.Repeat("x\n", 30_000),
+	"nested repetitions": strings.Repeat("(", 900) + "a" + strings.Repeat("*)", 900),
+	"5,000 words of FTS": strings.Repeat(`"a" NEAR b* OR `, 4_000),
+	"a report":           "STATUS: " + strings.Repeat("ok | ", 10_000),
 }
 
 // heavyContents are contents of contracts and packets, and other JSON.
@@ -77,13 +79,41 @@ func listed(n int, item, begin, end string) string {
 	return begin + strings.Join(items, ",") + end
 }
 
-// heavyPaths are names of files.
-func heavyPaths() []string {
-	paths := make([]string, 4_000)
-	for i := range paths {
-		paths[i] = fmt.Sprintf("d/f%d.txt", i)
+// heavyNames are names of files: many, long, and such that hide or lead elsewhere.
+var heavyNames = map[string][]string{
+	"4,000 names":             numbered(4_000, "d/f%d.txt"),
+	"16 names of 4,000 bytes": numbered(16, strings.Repeat("d/", 1_990)+"f%d"),
+	"3,000 odd names":         numbered(500, "a\x00%d", "d/\u202etxt.%d", "d/a\nb%d", "../%d", ":(exclude)%d", "-%d\r\u200b"),
+}
+
+// numbered returns n names of each of some forms.
+func numbered(n int, forms ...string) (out []string) {
+	for i := range n {
+		for _, form := range forms {
+			out = append(out, fmt.Sprintf(form, i))
+		}
 	}
-	return paths
+	return out
+}
+
+// heavyFiles are files that people and agents write in YAML: parley.yaml, and contracts.
+var heavyFiles = map[string]string{
+	"names of names, ten times doubled": "a0: &a0 [x, x]\n" + doubledNames(10) + "checks: *a10\n",
+	"names of names, forty times":       "a0: &a0 [x, x]\n" + doubledNames(40) + "checks: *a40\n",
+	"one list named 5,000 times":        "agents: {a: &a [" + strings.Repeat("x, ", 80) + "x]}\nteams: [" + strings.Repeat("*a, ", 5_000) + "*a]\n",
+	"30,000 brackets":                   "checks: " + strings.Repeat("[", 30_000) + strings.Repeat("]", 30_000),
+	"1,500 checks":                      "checks:\n" + listed(1_500, "  c%d: {command: [make, t], when: [a]}\n", "", ""),
+	"one line of 60 kB":                 "checks: {a: {command: " + strings.Repeat("x", 60_000) + "}}",
+	"10,000 lines of text":              "checks: {a: {command: |\n" + strings.Repeat("    x\n", 10_000) + "  }}",
+}
+
+// doubledNames returns members of which each has the one before twice.
+func doubledNames(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "a%d: &a%d [*a%d, *a%d]\n", i+1, i+1, i, i)
+	}
+	return b.String()
 }
 
 // contentNames are the members of parameters that hold content of an agent. A member that is any
@@ -161,7 +191,7 @@ func isJSON(t reflect.Type) bool { return t == reflect.TypeFor[json.RawMessage](
 
 // params returns parameters with a heavy value in each member that takes content. known has the
 // values of others.
-func (w weighed) params(t testing.TB, known map[string]any, text, content string) []byte {
+func (w weighed) params(t testing.TB, known map[string]any, text, content string, names []string) []byte {
 	t.Helper()
 	out := map[string]any{}
 	for name := range w.all {
@@ -175,7 +205,7 @@ func (w weighed) params(t testing.TB, known map[string]any, text, content string
 			out[f.Name] = json.RawMessage(content)
 			continue
 		}
-		value := heavyValue(f.Type, text, share)
+		value := heavyValue(f.Type, text, names, share)
 		if value == nil {
 			t.Errorf("%s takes content in %s, and there is no weight for a %s", w.method, f.Name, f.Type)
 		}
@@ -189,21 +219,21 @@ func (w weighed) params(t testing.TB, known map[string]any, text, content string
 }
 
 // heavyValue returns a heavy value of a type, of about a number of bytes; nil if there is none.
-func heavyValue(t reflect.Type, text string, share int) any {
+func heavyValue(t reflect.Type, text string, names []string, share int) any {
 	switch t.Kind() {
 	case reflect.Pointer:
-		return heavyValue(t.Elem(), text, share)
+		return heavyValue(t.Elem(), text, names, share)
 	case reflect.String:
 		return text[:min(len(text), share)]
 	case reflect.Slice:
 		if t.Elem().Kind() == reflect.String {
-			return heavyPaths()[:min(4_000, share/16)]
+			return within(names, share)
 		}
-		return []any{heavyValue(t.Elem(), text, share)}
+		return []any{heavyValue(t.Elem(), text, names, share)}
 	case reflect.Map:
 		out := map[string]any{}
-		for _, path := range heavyPaths()[:min(1_000, share/64)] {
-			out[path] = heavyValue(t.Elem(), "x", share)
+		for _, path := range within(names, share/4) {
+			out[path] = heavyValue(t.Elem(), "x", names, share)
 		}
 		return out
 	case reflect.Struct, reflect.Interface:
@@ -214,12 +244,24 @@ func heavyValue(t reflect.Type, text string, share int) any {
 	return nil
 }
 
+// within returns the first names that have about a number of bytes together.
+func within(names []string, share int) []string {
+	for i, name := range names {
+		if share -= len(name) + 4; share < 0 {
+			return names[:i]
+		}
+	}
+	return names
+}
+
 // A heavyHub is a hub with a project, to which agents send weights.
 type heavyHub struct {
 	url   string
 	keys  map[hub.AgentID]string
 	known map[string]any
 	stop  func() error // returns when the hub has ended
+
+	repository string // a folder with a git repository, under a root
 
 	operator *rpc.Client
 }
@@ -228,14 +270,15 @@ type heavyHub struct {
 func newHeavyHub(t testing.TB) *heavyHub {
 	t.Helper()
 	home := t.TempDir()
-	s, err := server.New(t.Context(), server.Options{Home: home, Addr: "127.0.0.1:0", NoInboxFiles: true, Limits: server.Limits{Unsafe: true}})
+	repository := filepath.Join(t.TempDir(), "repository")
+	s, err := server.New(t.Context(), server.Options{Home: home, Addr: "127.0.0.1:0", NoInboxFiles: true, Limits: server.Limits{Unsafe: true}, Roots: []string{filepath.Dir(repository)}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx) }()
-	h := &heavyHub{url: s.URL(), keys: map[hub.AgentID]string{}}
+	h := &heavyHub{url: s.URL(), keys: map[hub.AgentID]string{}, repository: repository}
 	h.stop = sync.OnceValue(func() error {
 		cancel()
 		return <-ended
@@ -267,8 +310,138 @@ func newHeavyHub(t testing.TB) *heavyHub {
 	if _, err := rpc.Call(t.Context(), h.client("a0"), coordination.JoinProject, coordination.JoinParams{InProject: contract.In(p.Project), Repo: "api"}); err != nil {
 		t.Fatal(err)
 	}
-	h.known = map[string]any{"projectId": p.Project, "type": "data_model", "to": []string{"a1"}, "name": "Heavy", "kind": "edit", "tree": t.TempDir(), "repoName": "api"}
+	h.known = map[string]any{"projectId": p.Project, "type": "data_model", "to": []string{"a1"}, "name": "Heavy", "kind": "edit", "tree": repository, "repoName": "api"}
+	h.git(t, "init", "-q", "-b", "main", repository)
+	h.commit(t, "first", map[string]string{"a.txt": "one\n"})
 	return h
+}
+
+// git runs git in the repository.
+func (h *heavyHub) git(t testing.TB, args ...string) {
+	t.Helper()
+	cmd := exec.Command("git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.org"}, args...)...)
+	if _, err := os.Stat(h.repository); err == nil {
+		cmd.Dir = h.repository
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("git %.200q: %v\n%s", args, err, out)
+	}
+}
+
+// commit commits files by their names.
+func (h *heavyHub) commit(t testing.TB, message string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		path := filepath.Join(h.repository, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.git(t, "add", "-A")
+	h.git(t, "commit", "-q", "--allow-empty", "-m", message)
+}
+
+// heavyChanges are files before and after a change: little in git, and much to compare.
+var heavyChanges = map[string][2]map[string]string{
+	"8 MiB of line ends":      {{"ends": strings.Repeat("\n", 8<<20)}, {"ends": strings.Repeat("x\n\n", 4<<20)}},
+	"240,000 lines of a kind": {{"kinds": ofKinds(240_000, 7)}, {"kinds": ofKinds(240_000, 11)}},
+	"150 moved files":         {movedFiles("a", 0), movedFiles("b", 1)},
+	"a line of 15 MiB":        {{"line": strings.Repeat("x", 15<<20)}, {"line": strings.Repeat("x", 15<<20-1) + "y"}},
+	"a text of 40 MiB":        {{}, {"text": strings.Repeat("a line of this text\n", 2<<20)}},
+	"300 odd names":           {{}, oddFiles(300)},
+}
+
+// ofKinds returns lines of eight kinds in an order without repetition.
+func ofKinds(n, seed int) string {
+	var b strings.Builder
+	state := uint64(seed)
+	for range n {
+		state = state*6364136223846793005 + 1442695040888963407
+		b.WriteByte("abcdefgh"[state>>61])
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// movedFiles returns 150 files in a folder, each with 1,000 lines that differ a little for each seed.
+func movedFiles(folder string, seed int) map[string]string {
+	out := map[string]string{}
+	for i := range 150 {
+		out[fmt.Sprintf("%s/%d", folder, i)] = ofKinds(1_000, 1_000*seed+i)
+	}
+	return out
+}
+
+// oddFiles returns files whose names hide, or are as long as a file system takes.
+func oddFiles(n int) map[string]string {
+	out := map[string]string{}
+	for i := range n {
+		out[fmt.Sprintf("odd/\u202etxt\n%d", i)] = "x\n"
+		out[fmt.Sprintf("odd/%s%d", strings.Repeat(strings.Repeat("n", 200)+"/", 10), i)] = "x\n"
+	}
+	return out
+}
+
+// landing queues a heavy change, whose beginning is in main, and returns its entry.
+func (h *heavyHub) landing(t testing.TB, name string) hub.LandingID {
+	t.Helper()
+	branch := strings.ReplaceAll(strings.ReplaceAll(name, " ", "-"), ",", "")
+	h.git(t, "checkout", "-q", "main")
+	h.commit(t, "before "+name, heavyChanges[name][0])
+	h.git(t, "checkout", "-q", "-b", branch)
+	for file := range heavyChanges[name][0] {
+		h.git(t, "rm", "-q", "--", file)
+	}
+	h.commit(t, name, heavyChanges[name][1])
+	got, err := rpc.Call(t.Context(), h.client("a0"), api.Land, api.LandParams{Ref: branch, Repo: h.repository})
+	if err != nil {
+		t.Fatalf("land %s: %v", name, err)
+	}
+	return got.Entries[0].ID
+}
+
+// landings lets changes land in main that another agent approves.
+func (h *heavyHub) landings(t testing.TB) {
+	t.Helper()
+	isOpen := true
+	p := api.LandingParams{Repo: h.repository, Into: "main", NoChecks: &isOpen, Review: "a1", By: hub.LandingOperator}
+	if _, err := rpc.Call(t.Context(), h.operator, api.SetLanding, p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A heavyCall is a call whose parameters are accepted up to their heavy part. Generic parameters may
+// be refused before that.
+type heavyCall struct {
+	method string
+	params map[string]any
+}
+
+// heavyCalls returns packages of handoffs and questions about files.
+func (h *heavyHub) heavyCalls(names []string, content string) []heavyCall {
+	initiate := func(members map[string]any) heavyCall {
+		maps.Copy(members, map[string]any{"action": "initiate", "to": "a1", "task_id": "W-1", "title": "w", "summary": "s", "next_step": "n", "unproven": "a weight"})
+		return heavyCall{"acp/handoff", members}
+	}
+	references := []any{}
+	for _, name := range within(names, maxWeight/2) {
+		references = append(references, map[string]any{"type": "file", "path": name, "description": "d"})
+	}
+	return []heavyCall{
+		initiate(map[string]any{"success_criteria": within(names, maxWeight)}),
+		initiate(map[string]any{"success_criteria": "c", "worktree_path": h.repository, "scope": within(names, maxWeight)}),
+		initiate(map[string]any{"success_criteria": "c", "worktree_path": h.repository, "artifacts": references}),
+		initiate(map[string]any{"success_criteria": "c", "expect": map[string]any{"paths": within(names, maxWeight)}}),
+		initiate(map[string]any{"success_criteria": "c", "package": map[string]any{"notes": json.RawMessage(content)}}),
+		initiate(map[string]any{"success_criteria": "c", "package": map[string]any{"evidence": []any{map[string]any{"run_id": "r1", "diff": map[string]any{"created": within(names, maxWeight)}}}}}),
+		{"parley/reservations/ask", map[string]any{"tree": h.repository, "kind": "edit", "paths": within(names[:min(len(names), reservation.MaxQuestion)], maxWeight)}},
+		{"parley/reservations/reserve", map[string]any{"tree": h.repository, "patterns": names[:min(len(names), 64)]}},
+		{"parley/files", map[string]any{"action": "who", "tree": h.repository, "paths": within(names, maxWeight)}},
+		{"parley/files", map[string]any{"action": "release", "tree": h.repository, "paths": within(names, maxWeight)}},
+	}
 }
 
 // client returns a client of an agent.
@@ -302,7 +475,7 @@ func (h *heavyHub) contract(t testing.TB, c *rpc.Client) contract.InContract {
 }
 
 // sorted returns the names of inputs in order.
-func sorted(all map[string]string) []string { return slices.Sorted(maps.Keys(all)) }
+func sorted[V any](all map[string]V) []string { return slices.Sorted(maps.Keys(all)) }
 
 // takers are operations of which it is known that they take content. All others are found by the
 // members of their parameters.
@@ -326,14 +499,50 @@ func TestWeights(t *testing.T) {
 	}
 	texts := sorted(heavyTexts)
 	contents := sorted(heavyContents)
+	names := sorted(heavyNames)
 	for _, w := range operations {
 		for i := range max(len(texts), len(contents)) {
 			text := heavyTexts[texts[i%len(texts)]]
 			content := heavyContents[contents[i%len(contents)]]
-			params := w.params(t, h.known, text, content)
+			params := w.params(t, h.known, text, content, heavyNames[names[i%len(names)]])
 			h.call(t, agent, w.method, params)
 			h.call(t, h.operator, w.method, params)
 		}
+	}
+	for i, name := range names {
+		for _, c := range h.heavyCalls(heavyNames[name], heavyContents[contents[i]]) {
+			raw, err := json.Marshal(c.params)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.call(t, agent, c.method, raw)
+		}
+	}
+}
+
+// TestWeightsInRepositories shows heavy changes that wait to land, and lists the checks of heavy files.
+func TestWeightsInRepositories(t *testing.T) {
+	patience.NotUnderRace(t)
+	h := newHeavyHub(t)
+	h.landings(t)
+	for _, name := range sorted(heavyChanges) {
+		id := h.landing(t, name)
+		got, err := rpc.Call(t.Context(), h.client("a1"), api.ShowEntry, api.EntryParams{ID: id})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if len(got.Difference) == 0 || len(got.Difference) > 300<<10 {
+			t.Errorf("%s: a difference of %d bytes", name, len(got.Difference))
+		}
+	}
+	h.git(t, "checkout", "-q", "main")
+	for _, name := range sorted(heavyFiles) {
+		if len(heavyFiles[name]) > maxWeight {
+			t.Errorf("%s has %d bytes", name, len(heavyFiles[name]))
+		}
+		h.commit(t, name, map[string]string{"parley.yaml": heavyFiles[name]})
+		raw, _ := json.Marshal(api.RepositoryParams{Repository: h.repository})
+		h.call(t, h.client("a1"), api.ListChecks.Method, raw)
+		compat.Read([]byte(heavyFiles[name]), nil) // it ends
 	}
 }
 
@@ -409,7 +618,7 @@ func (t *table) weights() {
 	for _, w := range weighedOperations() {
 		slowest, which := 0.0, ""
 		for _, name := range sorted(heavyTexts) {
-			params := w.params(b, h.known, heavyTexts[name], heavyContents["1,500 properties"])
+			params := w.params(b, h.known, heavyTexts[name], heavyContents["1,500 properties"], heavyNames["4,000 names"])
 			took, _ := cost(func() { h.call(b, agent, w.method, params) })
 			if took > slowest {
 				slowest, which = took, name
@@ -417,6 +626,20 @@ func (t *table) weights() {
 		}
 		t.most(w.method+": "+which, slowest, 1000, "ms")
 	}
+	for _, name := range sorted(heavyNames) {
+		slowest, largest, which := 0.0, 0.0, ""
+		for _, c := range h.heavyCalls(heavyNames[name], heavyContents["1,500 properties"]) {
+			raw, err := json.Marshal(c.params)
+			must(b, err)
+			took, mib := cost(func() { h.call(b, agent, c.method, raw) })
+			largest = max(largest, mib)
+			if took > slowest {
+				slowest, which = took, c.method
+			}
+		}
+		t.most(fmt.Sprintf("packages of handoffs and questions about files: %s, slowest in %s, %.0f MiB", name, which, largest), slowest, 1000, "ms")
+	}
+	t.weightsOfFiles(h)
 
 	stop := make(chan struct{})
 	var asking sync.WaitGroup
@@ -442,6 +665,64 @@ func (t *table) weights() {
 	close(stop)
 	asking.Wait()
 	t.most("inbox of another agent while eight ask heavy questions", inbox, 250, "ms")
+}
+
+// memoryOfPrograms returns the bytes of the largest program that this one started and that has ended;
+// nil where the system does not say.
+var memoryOfPrograms func() int64
+
+// weightsOfFiles measures heavy files and changes in a repository.
+func (t *table) weightsOfFiles(h *heavyHub) {
+	b := t.b
+	repo, err := json.Marshal(api.RepositoryParams{Repository: h.repository})
+	must(b, err)
+	for _, name := range sorted(heavyFiles) {
+		took, mib := cost(func() { compat.Read([]byte(heavyFiles[name]), nil) })
+		t.most(fmt.Sprintf("contract file in YAML: %s, %.0f MiB", name, mib), took, 1000, "ms")
+		h.commit(b, name, map[string]string{"parley.yaml": heavyFiles[name]})
+		took, mib = cost(func() { h.call(b, h.client("a1"), api.ListChecks.Method, repo) })
+		t.most(fmt.Sprintf("parley.yaml: %s, %.0f MiB", name, mib), took, 1000, "ms")
+	}
+
+	h.landings(b)
+	for _, name := range sorted(heavyChanges) {
+		id := h.landing(b, name)
+		raw, err := json.Marshal(api.EntryParams{ID: id})
+		must(b, err)
+		took, mib := cost(func() { h.call(b, h.client("a1"), api.ShowEntry.Method, raw) })
+		t.most(fmt.Sprintf("difference of a landing: %s, %.0f MiB in the hub", name, mib), took, 10_000, "ms")
+	}
+	if memoryOfPrograms != nil {
+		t.fact("memory of git, for the hub and for these rows, at most", fmt.Sprintf("%d MiB", memoryOfPrograms()>>20))
+	}
+	h.git(b, "checkout", "-q", "main")
+
+	// Another agent sends while one asks about as many files as a question has.
+	ask, err := json.Marshal(map[string]any{"tree": h.repository, "kind": "edit", "paths": heavyNames["4,000 names"][:reservation.MaxQuestion]})
+	must(b, err)
+	stop := make(chan struct{})
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		for c := h.client("a1"); ; {
+			select {
+			case <-stop:
+				return
+			default:
+				h.call(b, c, api.AskFiles.Method, ask)
+			}
+		}
+	})
+	longest := 0.0
+	for range 40 {
+		took, _ := cost(func() {
+			_, err := rpc.Call(b.Context(), h.client("a2"), api.Send, api.SendParams{To: []hub.AgentID{"a3"}, Text: "x"})
+			must(b, err)
+		})
+		longest = max(longest, took)
+	}
+	close(stop)
+	asking.Wait()
+	t.most(fmt.Sprintf("the slowest of 40 sends while another agent asks about %d files again and again", reservation.MaxQuestion), longest, 250, "ms")
 }
 
 // cost returns the time of f in milliseconds and the memory that it took in all, in MiB.
