@@ -153,7 +153,7 @@ type Caller struct {
 	Paused  bool
 	Session string     // the caller's session, from its runtime; may be empty
 	Source  netip.Addr // address that the request came from; zero for a call within the process
-	Trust   coord.TrustLevel
+	Access  coord.Access
 	Native  bool          // a peer that runs this software
 	Scope   []coord.Grant // bounds of a project token or of a peer that was invited; nil for callers without bounds
 	Token   string        // the id of the project token; "" for a caller without one
@@ -201,8 +201,8 @@ func (c Caller) OperatorOnly(op string) error {
 const outsidePrefix = "peer:"
 
 // OutsideCaller returns a caller from another hub.
-func OutsideCaller(kind CallerKind, aid coord.AID, t coord.TrustLevel) Caller {
-	return Caller{Kind: kind, ID: AgentID(outsidePrefix + aid), AID: aid, Trust: t}
+func OutsideCaller(kind CallerKind, aid coord.AID, a coord.Access) Caller {
+	return Caller{Kind: kind, ID: AgentID(outsidePrefix + aid), AID: aid, Access: a}
 }
 
 // viewerPrefix begins the IDs of viewers. No agent's name can begin so.
@@ -210,7 +210,7 @@ const viewerPrefix = "viewer:"
 
 // ViewerCaller returns a viewer of a name as a caller.
 func ViewerCaller(name string) Caller {
-	return Caller{Kind: CallerViewer, ID: AgentID(viewerPrefix + name), Auditor: true, Paused: true, Trust: coord.TrustVerified}
+	return Caller{Kind: CallerViewer, ID: AgentID(viewerPrefix + name), Auditor: true, Paused: true, Access: coord.AccessFull}
 }
 
 // windowPrefix begins the IDs of windows. No agent's name can begin so.
@@ -218,7 +218,7 @@ const windowPrefix = "window:"
 
 // WindowCaller returns the holder of a window's key as a caller.
 func WindowCaller(key Key) Caller {
-	return Caller{Kind: CallerWindow, ID: AgentID(windowPrefix + key.Agent), Key: key.ID, Trust: coord.TrustVerified}
+	return Caller{Kind: CallerWindow, ID: AgentID(windowPrefix + key.Agent), Key: key.ID, Access: coord.AccessFull}
 }
 
 // Window returns the kept agent that a window shows and the name of the window. Both are empty

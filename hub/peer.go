@@ -1,9 +1,7 @@
 package hub
 
 import (
-	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/parley-agents/parley/hub/coord"
 )
@@ -42,11 +40,11 @@ const (
 
 // A Peer is another hub, or another agent that keeps projects of its own.
 type Peer struct {
-	AID      coord.AID        `json:"agentId"`
-	Endpoint string           `json:"endpoint"`
-	Repo     string           `json:"repoName,omitempty"`
-	State    PeerState        `json:"state"`
-	Trust    coord.TrustLevel `json:"trust"`
+	AID      coord.AID    `json:"agentId"`
+	Endpoint string       `json:"endpoint"`
+	Repo     string       `json:"repoName,omitempty"`
+	State    PeerState    `json:"state"`
+	Access   coord.Access `json:"-"`
 
 	// Legacy marks a peer that cannot send a key: it may sync, and nothing
 	// else, from this address alone.
@@ -69,20 +67,6 @@ type Peer struct {
 	Fault   string        `json:"fault,omitempty"`    // why the last call failed
 	Seen    coord.Instant `json:"lastSeen,omitzero"`  // when it last answered
 	AddedAt coord.Instant `json:"addedAt"`
-}
-
-// DomainVerified reports whether the domain in the peer's AID is that of its endpoint: the
-// peer answered there, over TLS, at a host that is the domain or lies in it. Any other AID
-// is the word of the peer alone, or of the operator who added it.
-func (p Peer) DomainVerified() bool {
-	domain, _ := p.AID.Split()
-	u, err := url.Parse(p.Endpoint)
-	answeredOverTLS := err == nil && u.Scheme == "https" && !p.Seen.IsZero()
-	if !answeredOverTLS || domain == "" {
-		return false
-	}
-	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
-	return host == domain || (strings.Contains(domain, ".") && strings.HasSuffix(host, "."+domain))
 }
 
 // Reads reports whether the peer may read a project.

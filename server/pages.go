@@ -65,6 +65,7 @@ func (s *Server) routes(door *rpc.Door, meters *meters) http.Handler {
 		mux.Handle("POST "+base+peer.RegisterPath, door.Page("peers/register", rpc.Everybody, s.registerPeer(door)))
 	}
 
+	s.serveManifest(mux)
 	mux.Handle("POST "+handshake.ChallengePath, door.Page("operator/challenge", rpc.Everybody, s.challenge))
 	mux.Handle("POST "+handshake.TokenPath, door.Page("operator/token", rpc.Everybody, s.grant))
 	mux.Handle("/mcp", door.Page("mcp", rpc.Local, s.tools.Serve))
@@ -284,6 +285,24 @@ func getSchema(w http.ResponseWriter, r *http.Request) {
 	w.Write(text)
 }
 
+// serveManifest serves the signed manifest of this hub, by which others check its id. A
+// hub whose id is not that of a domain has none.
+func (s *Server) serveManifest(mux *http.ServeMux) {
+	aid, err := peer.ParseAID(s.self.AID)
+	if err != nil {
+		return
+	}
+	m, err := s.self.Manifest(s.vault.SigningKey(), hub.At(time.Now()), false)
+	if err != nil {
+		return
+	}
+	signed, err := m.Sign(s.vault.Sign)
+	if err != nil {
+		return
+	}
+	mux.HandleFunc("GET "+aid.ManifestPath(), func(w http.ResponseWriter, _ *http.Request) { rpc.WriteJSON(w, http.StatusOK, signed) })
+}
+
 // listPeers answers GET /peers: to the operator everything, to other callers the
 // names, addresses and health of the peers that were not removed.
 func (s *Server) listPeers(w http.ResponseWriter, r *http.Request, c hub.Caller) error {
@@ -297,7 +316,7 @@ func (s *Server) listPeers(w http.ResponseWriter, r *http.Request, c hub.Caller)
 	if !c.IsOperator() {
 		all = slices.DeleteFunc(all, func(p federation.PeerStatus) bool { return p.State == hub.PeerRemoved })
 		for i, p := range all {
-			all[i] = federation.PeerStatus{DomainVerified: p.DomainVerified, Lag: p.Lag, Healthy: p.Healthy, Peer: hub.Peer{AID: p.AID, Endpoint: p.Endpoint, Repo: p.Repo, State: p.State, Trust: p.Trust, Health: p.Health, Seen: p.Seen, AddedAt: p.AddedAt}}
+			all[i] = federation.PeerStatus{Trust: p.Trust, Identity: p.Identity, Lag: p.Lag, Healthy: p.Healthy, Peer: hub.Peer{AID: p.AID, Endpoint: p.Endpoint, Repo: p.Repo, State: p.State, Health: p.Health, Seen: p.Seen, AddedAt: p.AddedAt}}
 		}
 	}
 	rpc.WriteJSON(w, http.StatusOK, coordination.Peers{Peers: all})

@@ -385,6 +385,19 @@ func TestOpenHub(t *testing.T) {
 			}
 		}
 	})
+	t.Run("an open hub trusts no peer that registers itself", func(t *testing.T) {
+		self := object(t, m{"agentId": "aid://front.example/hub@1.0.0", "endpoint": "http://127.0.0.1:9"})
+		if a := r.do(t, "POST", "/peers/register", "", strings.NewReader(self), asJSON); a.status != http.StatusOK {
+			t.Fatalf("got %d: %s", a.status, a.body)
+		}
+		var got struct {
+			Peers []struct{ State, Trust string }
+		}
+		r.do(t, "POST", "/", r.operator, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"parley/peer/list"}`), asJSON).wantOK(t, &got)
+		if len(got.Peers) != 1 || got.Peers[0].State != "approved" || got.Peers[0].Trust != "open" {
+			t.Errorf("got %+v", got)
+		}
+	})
 	t.Run("R1-060 the hub's own methods need a key on an open hub, too", func(t *testing.T) {
 		r.do(t, "POST", "/", "", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"parley/whoami"}`), asJSON).wantError(t, -32000, hub.CodeDenied)
 	})

@@ -143,11 +143,11 @@ func TestCoordination(t *testing.T) {
 		front.says(front.operator("project", "list"), "User Auth")
 	})
 	t.Run("peers are listed, asked and shown", func(t *testing.T) {
-		back.says(back.operator("peer", "list"), "aid://frontend.example/hub@1.0.0", "unverified", "approved", "verified") // it is called by an address of loopback
-		back.says(back.operator("peer", "list", "--json"), `"domainVerified":false`)
-		back.says(back.operator("peer", "approve", "aid://frontend.example/hub@1.0.0"), "trust verified, domain unverified")
+		back.says(back.operator("peer", "list"), "aid://frontend.example/hub@1.0.0", "approved", "known") // it is called by an address of loopback
+		back.says(back.operator("peer", "list", "--json"), `"trust":"known"`)
+		back.says(back.operator("peer", "approve", "aid://frontend.example/hub@1.0.0"), "trust known")
 		back.says(back.operator("peer", "sync"), "comparing with aid://frontend.example/hub@1.0.0")
-		back.eventually("domain unverified, health up, 0 changes behind", "peer", "status")
+		back.eventually("trust known, health up, 0 changes behind", "peer", "status")
 		back.says(back.operator("peer", "invite", "--list"), "redeemed by aid://frontend.example/hub@1.0.0")
 	})
 	t.Run("a token lets CI look and nothing else", func(t *testing.T) {
@@ -209,8 +209,9 @@ func TestCoordination(t *testing.T) {
 		}))
 		defer exchange.Close()
 		refused(t, back.operator("discover", "--exchange", exchange.URL, "--add", "aid://other.example/hub@1.0.0", "--json"), exitMissing, "not_found")
-		back.says(back.operator("discover", "--exchange", exchange.URL, "--add", "aid://mobile.example/hub@1.0.0"), "aid://mobile.example/hub@1.0.0 is approved", "cacp_sk_live_")
-		back.says(back.operator("peer", "list"), "aid://mobile.example/hub@1.0.0", exchange.URL)
+		back.says(back.operator("discover", "--exchange", exchange.URL, "--add", "aid://mobile.example/hub@1.0.0"), "aid://mobile.example/hub@1.0.0 is approved, trust known", "cacp_sk_live_")
+		back.says(back.operator("peer", "list"), "aid://mobile.example/hub@1.0.0", "unchecked", exchange.URL)
+		contains(t, back.operator("peer", "status", "aid://mobile.example/hub@1.0.0").out, "manifest ", "signature ", "DNS entry ", "the exchange listed it as unverified")
 		back.says(back.operator("peer", "sync", "aid://frontend.example/hub@1.0.0"))
 		for _, action := range []string{"peer.discovered", "peer.sync"} {
 			back.says(back.operator("audit", "--action", action), action)

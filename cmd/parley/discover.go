@@ -22,9 +22,9 @@ func (a *app) discoverCommand() *cobra.Command {
 		Use: "discover [WORD...]", Short: "Search an exchange for agents (operator)",
 		Long: `Search an exchange for coordinating agents, or register this hub there. No exchange is
 contacted unless you name one, here or when starting the hub. The entries of an
-exchange are claims: a peer is trusted once keys have been exchanged with it. With
---add, the agent with that id becomes a peer at once, at the endpoint listed by the
-exchange.`,
+exchange are claims: keys decide what a peer may do, and this hub checks the peer's
+id itself. With --add, the agent with that id becomes a peer at once, at the endpoint
+listed by the exchange.`,
 		Example: `  parley discover --exchange https://exchange.example --role frontend --language typescript
   parley discover --exchange https://exchange.example --add aid://front.example/hub@1.0.0
   parley discover --exchange https://exchange.example --register`,
@@ -38,8 +38,8 @@ exchange.`,
 				return a.addDiscovered(cmd.Context(), p, add)
 			}
 			return answer(cmd.Context(), a, coordination.Discover, p, func(w io.Writer, got coordination.Discovered) {
-				writeList(w, "agents found", "AGENT, VERIFIED, ENDPOINT, NAME", got.Agents, func(f federation.Discovery) []any {
-					return []any{f.AID, f.Verified, f.Endpoint, f.Name}
+				writeList(w, "agents found", "AGENT, LISTED AS, ENDPOINT, NAME", got.Agents, func(f federation.Discovery) []any {
+					return []any{f.AID, listedAs(f), f.Endpoint, f.Name}
 				})
 			})
 		},
@@ -56,6 +56,14 @@ exchange.`,
 	return cmd
 }
 
+// listedAs returns the word of the exchange about an agent.
+func listedAs(f federation.Discovery) string {
+	if f.Verified {
+		return federation.ListedVerified
+	}
+	return federation.ListedUnverified
+}
+
 // addDiscovered makes one of the agents that a search finds a peer.
 func (a *app) addDiscovered(ctx context.Context, p coordination.SearchParams, add coordination.PeerParams) error {
 	p.Limit = cmp.Or(p.Limit, 100)
@@ -65,7 +73,7 @@ func (a *app) addDiscovered(ctx context.Context, p coordination.SearchParams, ad
 	}
 	for _, f := range found.Agents {
 		if f.AID == string(add.AID) {
-			add.Endpoint, add.Repo = f.Endpoint, cmp.Or(add.Repo, f.Name)
+			add.Endpoint, add.Repo, add.Listed = f.Endpoint, cmp.Or(add.Repo, f.Name), listedAs(f)
 			return answer(ctx, a, coordination.AddPeer, add, writeAdded)
 		}
 	}

@@ -190,7 +190,7 @@ func writeAdded(w io.Writer, got coordination.PeerAdded) {
 
 func writePeer(w io.Writer, got coordination.PeerChanged) {
 	p := got.Peer
-	fmt.Fprintf(w, "%s is %s, trust %s, domain %s\n", p.AID, p.State, p.Trust, federation.DomainWord(got.DomainVerified))
+	fmt.Fprintf(w, "%s is %s, trust %s\n", p.AID, p.State, p.Trust)
 }
 
 func (a *app) peerApproveCommand() *cobra.Command {
@@ -216,8 +216,8 @@ func (a *app) peerMove(name, short string, o rpc.Operation[*coordination.Service
 func (a *app) peerListCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "List peers", Args: cobra.NoArgs}
 	return operation(a, cmd, coordination.ListPeers, &coordination.None{}, func(w io.Writer, got coordination.Peers) {
-		writeList(w, "peers", "PEER, DOMAIN, STATE, TRUST, HEALTH, BEHIND, ENDPOINT", got.Peers, func(p federation.PeerStatus) []any {
-			return []any{p.AID, federation.DomainWord(p.DomainVerified), p.State, p.Trust, cmp.Or(p.Health, "unknown"), p.Lag, p.Endpoint}
+		writeList(w, "peers", "PEER, STATE, TRUST, MANIFEST, SIGNATURE, DNS, HEALTH, BEHIND, ENDPOINT", got.Peers, func(p federation.PeerStatus) []any {
+			return []any{p.AID, p.State, p.Trust, p.Identity.Manifest.State, p.Identity.Signature.State, p.Identity.DNS.State, cmp.Or(p.Health, "unknown"), p.Lag, p.Endpoint}
 		})
 	})
 }
@@ -270,12 +270,25 @@ peer is down or behind, or if changes were refused.`,
 	}
 }
 
+// writeIdentity writes the three checks of a peer's id, and the other reasons against trust in it.
+func writeIdentity(w io.Writer, p federation.PeerStatus) {
+	id := p.Identity
+	fmt.Fprintf(w, "  manifest %s\n  signature %s\n  DNS entry %s\n", id.Manifest, id.Signature, id.DNS)
+	if id.Listed != "" {
+		fmt.Fprintf(w, "  the exchange listed it as %s\n", id.Listed)
+	}
+	if !id.At.IsZero() && !id.Keyed {
+		fmt.Fprintln(w, "  it has not taken a key of this hub")
+	}
+}
+
 func writeStandings(w io.Writer, peers []federation.PeerStatus) {
 	if len(peers) == 0 {
 		fmt.Fprintln(w, "no peers")
 	}
 	for _, p := range peers {
-		fmt.Fprintf(w, "%s\n  %s, trust %s, domain %s, health %s, %d changes behind\n", p.AID, p.State, p.Trust, federation.DomainWord(p.DomainVerified), cmp.Or(p.Health, "unknown"), p.Lag)
+		fmt.Fprintf(w, "%s\n  %s, trust %s, health %s, %d changes behind\n", p.AID, p.State, p.Trust, cmp.Or(p.Health, "unknown"), p.Lag)
+		writeIdentity(w, p)
 		if p.CatchUp && p.State == hub.PeerApproved {
 			fmt.Fprintln(w, "  everything will be compared when it answers")
 		}

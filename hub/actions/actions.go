@@ -154,8 +154,9 @@ const (
 	RepoReleased    Action = "repo.released" // its agent gave it back
 	FileShared      Action = "file.shared"
 	FileRequested   Action = "file.requested"
-	PeerUp          Action = "peer.up"   // it confirms what it gets
-	PeerDown        Action = "peer.down" // it failed several times in a row
+	PeerUp          Action = "peer.up"         // it confirms what it gets
+	PeerDown        Action = "peer.down"       // it failed several times in a row
+	PeerIdentified  Action = "peer.identified" // the check of its id changed the trust in it
 	DeadLetter      Action = "peer.dead_letter"
 	PeerSync        Action = "peer.sync"         // the operator had everything compared
 	Discovered      Action = "peer.discovered"   // the operator searched an exchange

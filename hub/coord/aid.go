@@ -29,15 +29,13 @@ func (a AID) Same(b AID) bool {
 	return a == b || (domain != "" && domain == other && name == second)
 }
 
-// A TrustLevel says how well the identity of a peer is known.
-type TrustLevel string
+// An Access says what a caller or a peer may do, before its grants narrow it. The store
+// keeps the protocol's words.
+type Access string
 
 // The levels.
 const (
-	TrustVerified TrustLevel = "verified" // found in the exchange and has a key: full access
-	TrustKnown    TrustLevel = "known"    // found in the exchange, no key: may read
-	TrustUnknown  TrustLevel = "unknown"  // nothing
+	AccessFull Access = "verified" // it has a key: everything that its grants permit
+	AccessRead Access = "known"    // the operator approved it without a key: it may read
+	AccessNone Access = "unknown"  // nothing
 )
-
-// TrustLevels lists every level, most trusted first.
-var TrustLevels = []TrustLevel{TrustVerified, TrustKnown, TrustUnknown}

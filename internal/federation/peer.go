@@ -34,22 +34,15 @@ type Welcome struct {
 // A PeerStatus is a peer and how far it is behind.
 type PeerStatus struct {
 	hub.Peer
-	DomainVerified bool          `json:"domainVerified"` // see hub.Peer
-	Healthy        bool          `json:"isHealthy"`      // the name that the reference implementation has for a health of up
-	Lag            int64         `json:"lag"`            // changes that it has not been sent
-	CatchUp        bool          `json:"catchUp,omitempty"`
-	Tries          int           `json:"tries,omitempty"`
-	NextTry        coord.Instant `json:"nextTry,omitzero"`
-	DeadLetters    int           `json:"deadLetters,omitempty"` // changes that the peer did not take since the last comparison; up to 1,000
-	Refused        int           `json:"refused,omitempty"`     // copies of the peer that this hub did not take since then
-}
-
-// DomainWord returns the word for a domain in lists and pages.
-func DomainWord(verified bool) string {
-	if verified {
-		return "verified"
-	}
-	return "unverified"
+	Trust       Trust         `json:"trust"`
+	Identity    Identity      `json:"identity"`
+	Healthy     bool          `json:"isHealthy"` // the name that the reference implementation has for a health of up
+	Lag         int64         `json:"lag"`       // changes that it has not been sent
+	CatchUp     bool          `json:"catchUp,omitempty"`
+	Tries       int           `json:"tries,omitempty"`
+	NextTry     coord.Instant `json:"nextTry,omitzero"`
+	DeadLetters int           `json:"deadLetters,omitempty"` // changes that the peer did not take since the last comparison; up to 1,000
+	Refused     int           `json:"refused,omitempty"`     // copies of the peer that this hub did not take since then
 }
 
 // A Discovery is an agent as an exchange describes it. Nothing but the

@@ -151,6 +151,9 @@ func (v *Vault) Open(sealed, place string) (string, error) {
 // SigningKey returns the public half of the key that the hub signs with.
 func (v *Vault) SigningKey() ed25519.PublicKey { return v.signing.Public().(ed25519.PublicKey) }
 
+// Sign signs a message with that key.
+func (v *Vault) Sign(message []byte) []byte { return ed25519.Sign(v.signing, message) }
+
 // DeviceKey returns the key with which the hub shows its identity to a gateway.
 func (v *Vault) DeviceKey() ed25519.PrivateKey { return v.device }
 

@@ -21,7 +21,7 @@ var peers = newTable("peers", "peer", "aid, endpoint, repo, state, trust, legacy
 		c.text(&p.Endpoint)
 		c.optional(&p.Repo)
 		c.text((*string)(&p.State))
-		c.text((*string)(&p.Trust))
+		c.text((*string)(&p.Access))
 		c.optional(&p.Legacy)
 		c.bool(&p.Native)
 		c.optional(&p.KeyHash)

@@ -161,7 +161,7 @@ func fillEveryTable(t testing.TB, s *Store) {
 			return tx.WriteCoordination().PutFileRequest(coord.FileRequest{Project: "p", ID: "f", FromRepo: "r", Description: "d", At: instant})
 		},
 		func(tx hub.Tx) error {
-			return tx.PutPeer(hub.Peer{AID: "a", Endpoint: "https://x", State: hub.PeerApproved, Trust: coord.TrustKnown, AddedAt: instant})
+			return tx.PutPeer(hub.Peer{AID: "a", Endpoint: "https://x", State: hub.PeerApproved, Access: coord.AccessRead, AddedAt: instant})
 		},
 		func(tx hub.Tx) error { return tx.PutOutbox(hub.Outbox{Peer: "a", Sent: 1}) },
 		func(tx hub.Tx) error { return tx.AddDeadLetter(hub.DeadLetter{Peer: "a", Fault: "down", At: instant}) },

@@ -18,18 +18,21 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// A Resolver turns names into addresses. *net.Resolver is one.
+// A Resolver asks DNS. *net.Resolver is one.
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+	LookupTXT(ctx context.Context, name string) ([]string, error)
 }
 
 // ClientOptions changes how a Client works. The zero value works.
 type ClientOptions struct {
-	Guard     Guard
-	Resolver  Resolver       // default net.DefaultResolver
-	Roots     *x509.CertPool // for certificates; default the system's
-	Timeout   time.Duration  // for a call from end to end; default 10 seconds
-	MaxAnswer int64          // bytes; default 16 MiB
+	Guard    Guard
+	Resolver Resolver       // default net.DefaultResolver
+	Roots    *x509.CertPool // for certificates; default the system's
+	// Dial connects to an address that the guard allows; default that of net.Dialer.
+	Dial      func(ctx context.Context, network, addr string) (net.Conn, error)
+	Timeout   time.Duration // for a call from end to end; default 10 seconds
+	MaxAnswer int64         // bytes; default 16 MiB
 }
 
 // A Client makes every call that leaves the hub. It follows no redirect, uses
@@ -38,6 +41,7 @@ type Client struct {
 	http      *http.Client
 	guard     Guard
 	resolver  Resolver
+	connect   func(ctx context.Context, network, addr string) (net.Conn, error)
 	timeout   time.Duration
 	maxAnswer int64
 }
@@ -55,11 +59,15 @@ func NewClient(opts *ClientOptions) *Client {
 	}
 
 	c := &Client{
-		guard: o.Guard, resolver: o.Resolver,
+		guard: o.Guard, resolver: o.Resolver, connect: o.Dial,
 		timeout: cmp.Or(o.Timeout, 10*time.Second), maxAnswer: cmp.Or(o.MaxAnswer, 16<<20),
 	}
 	if c.resolver == nil {
 		c.resolver = net.DefaultResolver
+	}
+
+	if c.connect == nil {
+		c.connect = new(net.Dialer).DialContext
 	}
 
 	// The guard has different rules for plain and for encrypted connections.
@@ -115,14 +123,13 @@ func (c *Client) dial(ctx context.Context, addr string, secure bool) (net.Conn, 
 	if err != nil {
 		return nil, err
 	}
-	var d net.Dialer
 	var refused, failed error
 	for _, a := range addrs[:min(len(addrs), maxDials)] {
 		if err := c.guard.Check(a, secure); err != nil {
 			refused = err
 			continue
 		}
-		conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(a.String(), port))
+		conn, err := c.connect(ctx, "tcp", net.JoinHostPort(a.String(), port))
 		if err == nil {
 			return conn, nil
 		}

@@ -104,6 +104,8 @@ func (f *fickle) LookupNetIP(context.Context, string, string) ([]netip.Addr, err
 	return f.answers[min(n, len(f.answers)-1)], nil
 }
 
+func (*fickle) LookupTXT(context.Context, string) ([]string, error) { return nil, errUnused }
+
 func addrs(list ...string) []netip.Addr {
 	var out []netip.Addr
 	for _, s := range list {

@@ -271,7 +271,11 @@ func (s *Syncer) Standings(ctx context.Context) ([]federation.PeerStatus, error)
 		}
 
 		for _, p := range peers {
-			st := federation.PeerStatus{Peer: p, DomainVerified: p.DomainVerified(), Healthy: p.Health == hub.HealthUp}
+			id, err := federation.ReadIdentity(r, p)
+			if err != nil {
+				return err
+			}
+			st := federation.PeerStatus{Peer: p, Trust: federation.TrustIn(p, id), Identity: id, Healthy: p.Health == hub.HealthUp}
 			box, err := r.Outbox(p.AID)
 			if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
 				return err

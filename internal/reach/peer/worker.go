@@ -37,20 +37,21 @@ type worker struct {
 	done     chan struct{}
 
 	// The following belongs to run.
-	store     hub.Store // of the holder of the outbox's lease
-	remote    remote
-	native    bool
-	zoned     bool            // the peer reads time zones
-	connected bool            // since the last failure
-	up        bool            // it confirmed everything since the last failure
-	fails     int             // in a row
-	batch     int             // changes per request: fewer after a failure
-	sent      time.Time       // time of the last send
-	compared  time.Time       // time of the last full comparison
-	every     time.Duration   // until the next full comparison
-	queued    bool            // a full comparison waits for others to end
-	probed    time.Time       // time at which the agent last knew this hub
-	created   coord.ProjectID // at an agent, whose contents are sent now
+	store      hub.Store // of the holder of the outbox's lease
+	remote     remote
+	native     bool
+	zoned      bool            // the peer reads time zones
+	connected  bool            // since the last failure
+	up         bool            // it confirmed everything since the last failure
+	fails      int             // in a row
+	batch      int             // changes per request: fewer after a failure
+	sent       time.Time       // time of the last send
+	compared   time.Time       // time of the last full comparison
+	every      time.Duration   // until the next full comparison
+	queued     bool            // a full comparison waits for others to end
+	identified time.Time       // time of the last check of its id
+	probed     time.Time       // time at which the agent last knew this hub
+	created    coord.ProjectID // at an agent, whose contents are sent now
 
 	mu      sync.Mutex               // guards the following
 	all     bool                     // compare everything
@@ -118,6 +119,9 @@ func (w *worker) run(ctx context.Context) {
 			w.store = store
 			if more, err = w.step(ctx); err == nil && !w.up {
 				err = w.markUp(ctx)
+			}
+			if err == nil && !more {
+				err = w.identify(ctx)
 			}
 			return err
 		})

@@ -210,7 +210,7 @@ func TestWaiting(t *testing.T) {
 		d := open(t)
 		d.questions = []attention.Question{{Agent: "builder", Number: 2, Text: "rm -r", Once: "once"}, {Agent: "builder", Number: 3, Text: "rm"}}
 		d.free = 5 << 20
-		peer := hub.Peer{AID: "aid://shop.example/hub@1.0.0", State: hub.PeerPending, Trust: coord.TrustUnknown, Health: hub.HealthUp, Endpoint: "https://shop.example"}
+		peer := hub.Peer{AID: "aid://shop.example/hub@1.0.0", State: hub.PeerPending, Access: coord.AccessNone, Health: hub.HealthUp, Endpoint: "https://shop.example"}
 		d.must(d.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutPeer(peer) }))
 		d.want(operator, "disk home", "question builder 2", "question builder 3", "peer aid://shop.example/hub@1.0.0")
 		d.want(auditor, "question builder 2", "question builder 3")

@@ -79,7 +79,7 @@ type Credentials struct {
 func (s *Service) Identify(ctx context.Context, c Credentials) (hub.Caller, error) {
 	caller, err := s.identify(ctx, "callers.Identify", c)
 	if err != nil {
-		caller = hub.Caller{Kind: hub.CallerGuest, ID: caller.ID, Trust: coord.TrustUnknown}
+		caller = hub.Caller{Kind: hub.CallerGuest, ID: caller.ID, Access: coord.AccessNone}
 	}
 	caller.Source, caller.Session = c.Source, c.Session
 	return caller, err
@@ -110,7 +110,7 @@ func (s *Service) identify(ctx context.Context, op string, c Credentials) (hub.C
 
 // byClaim believes the name in a request, on an open hub.
 func (s *Service) byClaim(ctx context.Context, c Credentials) (hub.Caller, error) {
-	caller := hub.OutsideCaller(hub.CallerAnyone, c.AgentID, coord.TrustVerified)
+	caller := hub.OutsideCaller(hub.CallerAnyone, c.AgentID, coord.AccessFull)
 	p, err := s.peer(ctx, func(r hub.Reader) (hub.Peer, error) { return r.Peer(c.AgentID) })
 	switch {
 	case err == nil:
@@ -167,7 +167,7 @@ func (s *Service) byKey(ctx context.Context, op string, c Credentials) (hub.Call
 		return hub.Caller{}, err
 	}
 
-	caller = hub.OutsideCaller(hub.CallerPeer, p.AID, p.Trust)
+	caller = hub.OutsideCaller(hub.CallerPeer, p.AID, p.Access)
 	caller.Native, caller.Scope = p.Native, p.Grants
 	if p.State != hub.PeerApproved {
 		return caller, hub.Errorf(hub.CodeUnauthenticated, op, "%s is not an approved peer of this hub", p.AID).
@@ -210,7 +210,7 @@ func (s *Service) byName(ctx context.Context, op string, c Credentials) (hub.Cal
 	case err != nil:
 		return hub.Caller{}, err
 	}
-	v := hub.OutsideCaller(hub.CallerPeer, p.AID, p.Trust)
+	v := hub.OutsideCaller(hub.CallerPeer, p.AID, p.Access)
 	v.Scope = p.Grants
 	switch {
 	case p.State != hub.PeerApproved || p.KeyHash != "":
@@ -220,9 +220,9 @@ func (s *Service) byName(ctx context.Context, op string, c Credentials) (hub.Cal
 		if err != nil || !from.Contains(c.Source.Unmap().WithZone("")) {
 			return v, hub.Errorf(hub.CodeTampering, op, "%s can call without a key only from %s", p.AID, p.Legacy)
 		}
-		v.Kind, v.Trust = hub.CallerLegacyPeer, coord.TrustUnknown
+		v.Kind, v.Access = hub.CallerLegacyPeer, coord.AccessNone
 		return v, nil
-	case p.Trust == coord.TrustKnown:
+	case p.Access == coord.AccessRead:
 		return v, nil
 	}
 	return v, unknown
@@ -313,10 +313,10 @@ func admitKind(op string, c hub.Caller, method string, need coord.Permission) er
 	}
 
 	switch {
-	case c.Trust == coord.TrustKnown && need != coord.PermitRead:
+	case c.Access == coord.AccessRead && need != coord.PermitRead:
 		return hub.Errorf(hub.CodeDenied, op, "%s has not exchanged keys and can only read", c.AID).
 			WithHint("exchange keys: run parley peer invite on one hub and parley peer join on the other")
-	case c.Trust != coord.TrustVerified && c.Trust != coord.TrustKnown:
+	case c.Access != coord.AccessFull && c.Access != coord.AccessRead:
 		return hub.Errorf(hub.CodeDenied, op, "%s is not trusted", c.AID)
 	}
 	return nil

@@ -92,7 +92,7 @@ func TestTrust(t *testing.T) {
 	}
 	t.Run("R1-063 a verified peer may do everything", func(t *testing.T) {
 		v := identify(t, callers.Credentials{Bearer: key, AgentID: frontend})
-		if v.Trust != coord.TrustVerified || v.AID != frontend {
+		if v.Access != coord.AccessFull || v.AID != frontend {
 			t.Errorf("got %+v", v)
 		}
 		if got := l.may(t, v, project, all); !slices.Equal(got, all) {
@@ -105,13 +105,13 @@ func TestTrust(t *testing.T) {
 	t.Run("R1-064 a known peer may read", func(t *testing.T) {
 		known := coord.AID("aid://example.com/known@1.0.0")
 		v, err := l.Peers.RegisterPeer(t.Context(), l.Boss, peers.NewPeer{AID: known, Endpoint: "https://k.example"})
-		if err != nil || v.State != hub.PeerPending || v.Trust != coord.TrustUnknown {
+		if err != nil || v.State != hub.PeerPending || v.Access != coord.AccessNone {
 			t.Fatalf("registered: got %+v, %v", v, err)
 		}
 		if _, err := l.Identify(t.Context(), callers.Credentials{AgentID: known}); hub.CodeOf(err) != hub.CodeUnauthenticated {
 			t.Errorf("before it is approved: got %v", err)
 		}
-		if p, err := l.Peers.ApprovePeer(t.Context(), l.Boss, known); err != nil || p.Trust != coord.TrustKnown {
+		if p, err := l.Peers.ApprovePeer(t.Context(), l.Boss, known); err != nil || p.Access != coord.AccessRead {
 			t.Fatalf("approved: got %+v, %v", p, err)
 		}
 		if got := l.may(t, identify(t, callers.Credentials{AgentID: known}), project, all); !slices.Equal(got, reads) {
@@ -132,7 +132,7 @@ func TestTrust(t *testing.T) {
 				t.Errorf("%s: got %+v, %v", name, v, err)
 			}
 		}
-		if err := l.Admit(hub.Caller{AID: "x", Trust: coord.TrustUnknown}, "cacp/project/get", coord.PermitRead, project); hub.CodeOf(err) != hub.CodeDenied {
+		if err := l.Admit(hub.Caller{AID: "x", Access: coord.AccessNone}, "cacp/project/get", coord.PermitRead, project); hub.CodeOf(err) != hub.CodeDenied {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -208,11 +208,11 @@ func TestTrust(t *testing.T) {
 			shows callers.Credentials
 			in    bool
 		}{
-			{"an approved peer calls with its key", hub.Peer{State: hub.PeerApproved, Trust: coord.TrustVerified}, withKey, true},
-			{"a pending peer does not call with its key", hub.Peer{State: hub.PeerPending, Trust: coord.TrustVerified}, withKey, false},
-			{"a removed peer does not call with its key", hub.Peer{State: hub.PeerRemoved, Trust: coord.TrustVerified}, withKey, false},
-			{"a peer that has a key does not read without it", hub.Peer{State: hub.PeerApproved, Trust: coord.TrustKnown}, withoutKey, false},
-			{"a peer that has a key does not sync without it from its address", hub.Peer{State: hub.PeerApproved, Trust: coord.TrustUnknown, Legacy: "10.1.2.0/24"}, withoutKey, false},
+			{"an approved peer calls with its key", hub.Peer{State: hub.PeerApproved, Access: coord.AccessFull}, withKey, true},
+			{"a pending peer does not call with its key", hub.Peer{State: hub.PeerPending, Access: coord.AccessFull}, withKey, false},
+			{"a removed peer does not call with its key", hub.Peer{State: hub.PeerRemoved, Access: coord.AccessFull}, withKey, false},
+			{"a peer that has a key does not read without it", hub.Peer{State: hub.PeerApproved, Access: coord.AccessRead}, withoutKey, false},
+			{"a peer that has a key does not sync without it from its address", hub.Peer{State: hub.PeerApproved, Access: coord.AccessNone, Legacy: "10.1.2.0/24"}, withoutKey, false},
 		} {
 			t.Run(c.rule, func(t *testing.T) {
 				c.peer.KeyHash = hub.HashSecret(secret)

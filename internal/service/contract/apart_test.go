@@ -120,7 +120,7 @@ func TestPeersWithoutTerms(t *testing.T) {
 		k.ok(err)
 		mobile, _ := k.project.RepoNamed("mobile-app")
 		k.ok(k.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
-			return tx.PutPeer(hub.Peer{AID: peer, Endpoint: "https://p", State: hub.PeerApproved, Trust: coord.TrustVerified, AddedAt: coord.InstantAt(start), ActsFor: []coord.AID{mobileAID}, Grants: []coord.Grant{{
+			return tx.PutPeer(hub.Peer{AID: peer, Endpoint: "https://p", State: hub.PeerApproved, Access: coord.AccessFull, AddedAt: coord.InstantAt(start), ActsFor: []coord.AID{mobileAID}, Grants: []coord.Grant{{
 				Project: k.project.ID, Repos: []string{"mobile-app"}, Permissions: coord.Contributor,
 			}}})
 		}))

@@ -114,7 +114,7 @@ func TestSyncComparesOutsideOfItsTransaction(t *testing.T) {
 	_, err = host.Sync(t.Context(), backAID, true, first)
 	k.ok(err)
 	k.ok(store.Store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
-		return tx.PutPeer(hub.Peer{AID: backAID, State: hub.PeerApproved, Trust: "known", Grants: []coord.Grant{{
+		return tx.PutPeer(hub.Peer{AID: backAID, State: hub.PeerApproved, Access: coord.AccessRead, Grants: []coord.Grant{{
 			Project: k.project.ID, Repos: []string{"backend-api", "frontend-app", "mobile-app"}, Permissions: []coord.Permission{coord.PermitPropose, coord.PermitWrite, coord.PermitRespond},
 		}}})
 	}))

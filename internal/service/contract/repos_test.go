@@ -138,7 +138,7 @@ func TestRepositories(t *testing.T) {
 
 func TestShareOfPeer(t *testing.T) {
 	const peer = coord.AID("aid://peer.example/hub@1.0.0")
-	outside := hub.OutsideCaller(hub.CallerPeer, peer, coord.TrustVerified)
+	outside := hub.OutsideCaller(hub.CallerPeer, peer, coord.AccessFull)
 	packet := func(d *desk, i int) []federation.Copy {
 		repo, _ := d.project.RepoNamed("frontend-app")
 		return []federation.Copy{{Project: d.project.ID, Packet: &coord.Packet{
@@ -166,7 +166,7 @@ func TestShareOfPeer(t *testing.T) {
 	t.Run("a guest fills at most half of its project, whatever the rate", func(t *testing.T) {
 		d := newDesk(t, func(o *contract.Options) { o.Limits.Contracts, o.Limits.Packets = 10, 10 }).begin()
 		d.ok(d.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
-			return tx.PutPeer(hub.Peer{AID: peer, Endpoint: "https://p", State: hub.PeerApproved, Trust: coord.TrustVerified, AddedAt: coord.InstantAt(start), ActsFor: []coord.AID{frontAID},
+			return tx.PutPeer(hub.Peer{AID: peer, Endpoint: "https://p", State: hub.PeerApproved, Access: coord.AccessFull, AddedAt: coord.InstantAt(start), ActsFor: []coord.AID{frontAID},
 				Grants: []coord.Grant{{Project: d.project.ID, Permissions: coord.Contributor}}})
 		}))
 		for i := range 12 {

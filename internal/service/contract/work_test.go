@@ -262,7 +262,7 @@ func TestWork(t *testing.T) {
 		put := func(fn func(hub.Tx) error) { d.ok(d.store.Update(t.Context(), hub.SurvivesKill, fn)) }
 		refuse := func(object coord.ContractID, origin coord.AID) {
 			put(func(tx hub.Tx) error {
-				if err := tx.PutPeer(hub.Peer{AID: peer, Endpoint: "https://other.example", State: hub.PeerApproved, Trust: coord.TrustVerified, AddedAt: dead}); err != nil {
+				if err := tx.PutPeer(hub.Peer{AID: peer, Endpoint: "https://other.example", State: hub.PeerApproved, Access: coord.AccessFull, AddedAt: dead}); err != nil {
 					return err
 				}
 				return tx.AddDeadLetter(hub.DeadLetter{
@@ -533,7 +533,7 @@ func TestLimits(t *testing.T) {
 		}
 		_, err := d.Sync(t.Context(), "peer", true, copies)
 		d.ok(err)
-		peer := hub.Peer{AID: "slow", Endpoint: "x", State: hub.PeerApproved, Trust: coord.TrustVerified, AddedAt: c.CreatedAt}
+		peer := hub.Peer{AID: "slow", Endpoint: "x", State: hub.PeerApproved, Access: coord.AccessFull, AddedAt: c.CreatedAt}
 		d.ok(d.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
 			if err := tx.PutPeer(peer); err != nil {
 				return err
@@ -625,7 +625,7 @@ func TestPersistence(t *testing.T) {
 	t.Run("R1-054 a change is stored with its journal row and its row for peers, whether or not a peer can be reached", func(t *testing.T) {
 		d := newDesk(t, nil).begin()
 		d.ok(d.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
-			return tx.PutPeer(hub.Peer{AID: "dead", Endpoint: "http://127.0.0.1:1", State: hub.PeerApproved, Trust: coord.TrustVerified, AddedAt: d.project.CreatedAt})
+			return tx.PutPeer(hub.Peer{AID: "dead", Endpoint: "http://127.0.0.1:1", State: hub.PeerApproved, Access: coord.AccessFull, AddedAt: d.project.CreatedAt})
 		}))
 		before, entries := d.last().Seq, len(d.journal())
 		c := d.propose()

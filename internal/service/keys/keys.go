@@ -199,7 +199,7 @@ func (s *Service) caller(agent hub.Agent, key hub.Key) hub.Caller {
 	}
 	return hub.Caller{
 		Kind: kind, ID: agent.ID, AID: s.AID(agent.ID), Key: key.ID, Role: agent.Role, Auditor: agent.Auditor,
-		Paused: agent.State == hub.AgentPaused, Trust: coord.TrustVerified,
+		Paused: agent.State == hub.AgentPaused, Access: coord.AccessFull,
 	}
 }
 

@@ -226,7 +226,7 @@ func (s *Service) Redeem(ctx context.Context, c hub.Caller, r federation.Redempt
 			}
 			p := granted(p, was, coord.Grant{Project: in.Project, Repos: []string{in.Repo}, Permissions: in.Permissions})
 			p.ActsFor = union(p.ActsFor, in.ActsFor)
-			guest := hub.OutsideCaller(hub.CallerPeer, p.AID, p.Trust)
+			guest := hub.OutsideCaller(hub.CallerPeer, p.AID, p.Access)
 			if _, err := tx.Append(guest.Entry(hub.At(now), actions.InviteRedeemed, in.ID, map[string]any{"project": in.Project, "repo": in.Repo})); err != nil {
 				return err
 			}

@@ -95,6 +95,9 @@ type NewPeer struct {
 	From     string    `json:"from,omitempty"` // address or network of a legacy peer, which sends no key; "" for others
 
 	ActsFor []coord.AID `json:"actsFor,omitempty"` // agents outside of its domain that it may act for, when it is approved
+
+	// Listed is the word of the exchange in which the operator found it; see federation.Identity.
+	Listed string `json:"listed,omitempty"`
 }
 
 // AddPeer adds a peer that is approved at once. It returns the key that the
@@ -104,6 +107,9 @@ func (s *Service) AddPeer(ctx context.Context, actor hub.Caller, n NewPeer) (hub
 	const op = "peers.AddPeer"
 	if err := actor.OperatorOnly(op); err != nil {
 		return hub.Peer{}, "", err
+	}
+	if n.Listed != "" && n.Listed != federation.ListedVerified && n.Listed != federation.ListedUnverified {
+		return hub.Peer{}, "", hub.Errorf(hub.CodeInvalid, op, "listed must be %s or %s", federation.ListedVerified, federation.ListedUnverified)
 	}
 	p, err := s.newPeer(op, n.AID, n.Endpoint, n.Repo)
 	if err != nil {
@@ -125,13 +131,16 @@ func (s *Service) AddPeer(ctx context.Context, actor hub.Caller, n NewPeer) (hub
 		}
 	}
 
-	p.State, p.Trust = hub.PeerApproved, trust(p)
+	p.State, p.Access = hub.PeerApproved, access(p)
 	err = s.update(ctx, "add peer "+string(n.AID), func(tx hub.Tx) error {
 		was, err := tx.Peer(p.AID)
 		if err == nil && was.State != hub.PeerRemoved {
 			return hub.Errorf(hub.CodeConflict, op, "%s is already a peer", p.AID).WithHint("approve it with: parley peer approve %s, or remove it first", p.AID)
 		}
 		if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
+			return err
+		}
+		if err := hub.WriteMeta(tx, federation.IdentityKey(p.AID), federation.Identity{Listed: n.Listed}); err != nil {
 			return err
 		}
 		return s.putPeer(tx, actor, actions.PeerAdded, p)
@@ -158,7 +167,7 @@ func (s *Service) newPeer(op string, aid coord.AID, endpoint, repo string) (hub.
 	if len(repo) > federation.MaxName || strings.ContainsFunc(repo, func(r rune) bool { return !plaintext.Visible(r) }) {
 		return hub.Peer{}, hub.Errorf(hub.CodeInvalid, op, "a repository's name must be one line of at most %d bytes", federation.MaxName)
 	}
-	return hub.Peer{AID: aid, Endpoint: endpoint, Repo: repo, State: hub.PeerPending, Trust: coord.TrustUnknown, AddedAt: coord.InstantAt(s.opts.Clock())}, nil
+	return hub.Peer{AID: aid, Endpoint: endpoint, Repo: repo, State: hub.PeerPending, Access: coord.AccessNone, AddedAt: coord.InstantAt(s.opts.Clock())}, nil
 }
 
 // keyedPeer returns an approved peer that has exchanged keys with this hub: send
@@ -169,7 +178,7 @@ func (s *Service) keyedPeer(op string, aid coord.AID, endpoint, repo, send, expe
 		return hub.Peer{}, err
 	}
 	p.State, p.KeyHash = hub.PeerApproved, hub.HashSecret(expect)
-	p.Trust = trust(p)
+	p.Access = access(p)
 	p.Sealed, err = s.sealKey(op, aid, send)
 	return p, err
 }
@@ -187,16 +196,16 @@ func parseNetwork(op, s string) (string, error) {
 	return p.Masked().String(), nil
 }
 
-// trust returns the trust in an approved peer: with a key it may do everything,
-// without one it may read. Permissions of a legacy peer do not depend on trust.
-func trust(p hub.Peer) coord.TrustLevel {
+// access returns the access of an approved peer: with a key it may do everything,
+// without one it may read. A legacy peer may only sync.
+func access(p hub.Peer) coord.Access {
 	switch {
 	case p.KeyHash != "":
-		return coord.TrustVerified
+		return coord.AccessFull
 	case p.Legacy != "":
-		return coord.TrustUnknown
+		return coord.AccessNone
 	}
-	return coord.TrustKnown
+	return coord.AccessRead
 }
 
 // RegisterPeer stores a peer that registers itself. A new peer must be confirmed
@@ -269,7 +278,6 @@ func (x *registering) add(tx hub.Tx) error {
 	}
 	if x.s.opts.Open {
 		x.p.State = hub.PeerApproved
-		x.p.Trust = coord.TrustVerified
 	}
 	return x.s.putPeer(tx, x.caller, actions.PeerRegistered, x.p)
 }
@@ -333,7 +341,7 @@ func (s *Service) ApprovePeer(ctx context.Context, actor hub.Caller, aid coord.A
 		}
 	}
 	return s.changeState(ctx, op, actor, aid, actions.PeerApproved, func(p *hub.Peer) {
-		p.State, p.Trust = hub.PeerApproved, trust(*p)
+		p.State, p.Access = hub.PeerApproved, access(*p)
 		p.ActsFor = union(p.ActsFor, actsFor)
 	})
 }
@@ -370,7 +378,7 @@ func union[T comparable](a, b []T) []T {
 func (s *Service) RemovePeer(ctx context.Context, actor hub.Caller, aid coord.AID) (hub.Peer, error) {
 	return s.changeState(ctx, "peers.RemovePeer", actor, aid, actions.PeerRemoved, func(p *hub.Peer) {
 		p.State = hub.PeerRemoved
-		p.Trust = coord.TrustUnknown
+		p.Access = coord.AccessNone
 		p.KeyHash = ""
 		p.Sealed = ""
 		p.Legacy = ""
@@ -399,6 +407,9 @@ func (s *Service) changeState(ctx context.Context, op string, actor hub.Caller, 
 			if err := hub.RevokeTokens(tx, actor, aid, s.opts.Clock.Now()); err != nil {
 				return err
 			}
+			if err := hub.WriteMeta(tx, federation.IdentityKey(aid), federation.Identity{}); err != nil {
+				return err
+			}
 		}
 		return s.putPeer(tx, actor, action, p)
 	})
@@ -409,14 +420,18 @@ func (s *Service) putPeer(tx hub.Tx, actor hub.Caller, action actions.Action, p 
 	if err := tx.PutPeer(p); err != nil {
 		return err
 	}
-	facts := map[string]any{"endpoint": p.Endpoint, "state": p.State, "trust": p.Trust}
+	id, err := federation.ReadIdentity(tx, p)
+	if err != nil {
+		return err
+	}
+	facts := map[string]any{"endpoint": p.Endpoint, "state": p.State, "trust": federation.TrustIn(p, id)}
 	if p.Legacy != "" {
 		facts["from"] = p.Legacy
 	}
 	if len(p.ActsFor) > 0 {
 		facts["acts_for"] = p.ActsFor
 	}
-	_, err := tx.Append(actor.Entry(s.opts.Clock.Now(), action, string(p.AID), facts))
+	_, err = tx.Append(actor.Entry(s.opts.Clock.Now(), action, string(p.AID), facts))
 	return err
 }
 
@@ -492,5 +507,5 @@ func (s *Service) InScope(ctx context.Context, aid coord.AID, project coord.Proj
 
 // isPeer reports whether c is the peer with the AID, and showed its key.
 func isPeer(c hub.Caller, aid coord.AID) bool {
-	return c.Kind == hub.CallerPeer && c.Trust == coord.TrustVerified && c.AID == aid
+	return c.Kind == hub.CallerPeer && c.Access == coord.AccessFull && c.AID == aid
 }

@@ -64,9 +64,6 @@ func TestPeerThatMoves(t *testing.T) {
 	if err := l.Store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutPeer(p) }); err != nil {
 		t.Fatal(err)
 	}
-	if !stored().DomainVerified() {
-		t.Fatal("it answered at its domain and is not verified")
-	}
 	self, err := l.Identify(t.Context(), callers.Credentials{Bearer: key})
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +72,7 @@ func TestPeerThatMoves(t *testing.T) {
 		if _, err := l.Peers.RegisterPeer(t.Context(), self, peers.NewPeer{AID: bank, Endpoint: endpoint}); err != nil {
 			t.Fatal(err)
 		}
-		if p := stored(); p.Endpoint != endpoint || p.DomainVerified() {
+		if p := stored(); p.Endpoint != endpoint || !p.Seen.IsZero() {
 			t.Errorf("moved to %s, where it has not answered: got %+v", endpoint, p)
 		}
 	}
@@ -181,7 +178,7 @@ func TestInvites(t *testing.T) {
 			t.Errorf("got %+v", w)
 		}
 		v, err := l.Identify(t.Context(), callers.Credentials{Bearer: w.Key, AgentID: frontend})
-		if err != nil || v.Trust != coord.TrustVerified {
+		if err != nil || v.Access != coord.AccessFull {
 			t.Errorf("got %+v, %v", v, err)
 		}
 		peers, err := l.Peers.Peers(t.Context(), l.Boss)
@@ -213,7 +210,7 @@ func TestInvites(t *testing.T) {
 		if _, err := redeem(text, frontend); hub.CodeOf(err) != hub.CodeConflict {
 			t.Errorf("got %v", err)
 		}
-		if _, err := l.Peers.Redeem(t.Context(), hub.Caller{Kind: hub.CallerPeer, AID: frontend, Trust: coord.TrustVerified, Source: here}, federation.Redemption{Invite: text, AID: frontend, Endpoint: "https://f.example", Key: "k"}); err != nil {
+		if _, err := l.Peers.Redeem(t.Context(), hub.Caller{Kind: hub.CallerPeer, AID: frontend, Access: coord.AccessFull, Source: here}, federation.Redemption{Invite: text, AID: frontend, Endpoint: "https://f.example", Key: "k"}); err != nil {
 			t.Errorf("with its key: got %v", err)
 		}
 	})
@@ -350,7 +347,7 @@ func TestJoin(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if v, err := test.at.Identify(t.Context(), callers.Credentials{Bearer: key, AgentID: test.name}); err != nil || v.Trust != coord.TrustVerified {
+			if v, err := test.at.Identify(t.Context(), callers.Credentials{Bearer: key, AgentID: test.name}); err != nil || v.Access != coord.AccessFull {
 				t.Errorf("%s: got %+v, %v", test.name, v, err)
 			}
 			if in, err := test.at.Peers.InScope(t.Context(), test.name, "other"); err != nil || in {

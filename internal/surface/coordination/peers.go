@@ -87,7 +87,7 @@ type PeerAdded struct {
 
 func addPeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (PeerAdded, error) {
 	added, key, err := s.Peers.AddPeer(ctx, c, p)
-	return PeerAdded{peerChanged(added), key}, err
+	return PeerAdded{peerChanged(ctx, s, added), key}, err
 }
 
 // JoinHubParams are the parameters of parley/peer/join.
@@ -123,20 +123,30 @@ type None struct{}
 
 // PeerChanged is the answer to operations that change a peer.
 type PeerChanged struct {
-	Peer           hub.Peer `json:"peer"`
-	DomainVerified bool     `json:"domainVerified"` // whether the domain in its id is that of its endpoint
+	Peer federation.PeerStatus `json:"peer"`
 }
 
-func peerChanged(p hub.Peer) PeerChanged { return PeerChanged{p, p.DomainVerified()} }
+// peerChanged shows a peer after a change. If the store cannot be read again, its proofs
+// are left out; the change stands.
+func peerChanged(ctx context.Context, s *Services, p hub.Peer) PeerChanged {
+	out := PeerChanged{federation.PeerStatus{Peer: p, Trust: federation.TrustIn(p, federation.Identity{})}}
+	all, _ := s.Network.Standings(ctx)
+	for _, st := range all {
+		if st.AID == p.AID {
+			out.Peer = st
+		}
+	}
+	return out
+}
 
 func approvePeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (PeerChanged, error) {
 	got, err := s.Peers.ApprovePeer(ctx, c, p.AID, p.ActsFor...)
-	return peerChanged(got), err
+	return peerChanged(ctx, s, got), err
 }
 
 func removePeer(ctx context.Context, s *Services, c hub.Caller, p PeerParams) (PeerChanged, error) {
 	got, err := s.Peers.RemovePeer(ctx, c, p.AID)
-	return peerChanged(got), err
+	return peerChanged(ctx, s, got), err
 }
 
 // PeerNames is the answer to parley/peer/sync.

@@ -19,10 +19,10 @@ type contractsData struct {
 	Peers    []federation.PeerStatus
 }
 
-// Unverified reports whether an agent belongs to a peer whose domain is not verified. A
+// Unproven reports whether an agent belongs to a peer whose id this hub could not verify. A
 // viewer does not see the peers.
-func (d contractsData) Unverified(agent coord.AID) bool {
-	return slices.ContainsFunc(d.Peers, func(p federation.PeerStatus) bool { return !p.DomainVerified && p.MayActFor(agent) })
+func (d contractsData) Unproven(agent coord.AID) bool {
+	return slices.ContainsFunc(d.Peers, func(p federation.PeerStatus) bool { return p.Trust != federation.TrustVerified && p.MayActFor(agent) })
 }
 
 type projectView struct {

@@ -225,8 +225,8 @@ func TestChanges(t *testing.T) {
 			text, _ := io.ReadAll(res.Body)
 			t.Fatalf("the peer does not wait: %s", text)
 		}
-		if !strings.Contains(body, "domain unverified") || !strings.Contains(v.get("/contracts").body, "domain unverified") {
-			t.Error("a name whose domain is not that of the address is shown as if it were")
+		if !strings.Contains(body, "manifest unchecked") || !strings.Contains(v.get("/contracts").body, ">open</span>") {
+			t.Error("the page does not say that its id is unproven")
 		}
 		v.do("approve-peer", url.Values{"aid": {"aid://new.example/agent@1.0.0"}})
 		if got := do(s, s.operator, coordination.ListPeers, coordination.None{}).Peers; len(got) != 1 || got[0].State != hub.PeerApproved {

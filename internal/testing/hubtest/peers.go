@@ -13,7 +13,7 @@ import (
 func (w *world) peer(aid coord.AID) hub.Peer {
 	w.Helper()
 	p := hub.Peer{
-		AID: aid, Endpoint: "https://" + string(aid), Repo: "front", State: hub.PeerApproved, Trust: coord.TrustVerified, Legacy: "10.0.0.1", Native: true,
+		AID: aid, Endpoint: "https://" + string(aid), Repo: "front", State: hub.PeerApproved, Access: coord.AccessFull, Legacy: "10.0.0.1", Native: true,
 		KeyHash: "hash of " + string(aid), Sealed: "sealed", Health: hub.HealthDown, Fails: 2, Fault: "refused", Seen: at(5), AddedAt: at(1),
 		Grants:  []coord.Grant{{Project: "p", Repos: []string{"front"}, Permissions: coord.Contributor}, {Project: "q", Permissions: []coord.Permission{}, Host: true, Ours: coord.Contributor}},
 		ActsFor: []coord.AID{"aid://c/d@1.0.0"},
