@@ -14,6 +14,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/server"
 )
@@ -368,6 +369,44 @@ func TestAnswersForTheRepositoryOfTheHub(t *testing.T) {
 		h.call(t, bob, "cacp/contract/respond", of(m{"action": "agree"})).wantError(t, -32000, hub.CodeDenied)
 		h.call(t, bob, "cacp/project/join", object(t, m{"projectId": h.project, "repoName": "backend-api"})).wantOK(t, nil)
 		h.call(t, bob, "cacp/contract/respond", of(m{"action": "agree"})).wantOK(t, nil)
+	})
+}
+
+func TestAgreementsWithoutAVersion(t *testing.T) {
+	t.Parallel()
+	h := newHosted(t, "counterparty")
+	const aid = "aid://front.example/hub@1.0.0"
+	g := invited(t, h.running, h.project, "frontend-app", aid, nil)
+	g.call(t, "cacp/project/join", m{"projectId": h.project, "repoName": "frontend-app"}).wantOK(t, nil)
+	update := func(t *testing.T, content m) {
+		t.Helper()
+		ask[m](t, h.running, "cacp/contract/update", m{"projectId": h.project, "contractId": h.contract, "content": content})
+	}
+	agree := m{"projectId": h.project, "contractId": h.contract, "action": "agree"}
+	t.Run("a peer agrees to the newest version that it was sent", func(t *testing.T) {
+		update(t, m{"a": 2})
+		eventually(t, "the guest has version 2", func() bool {
+			return slices.ContainsFunc(ask[struct{ Peers []federation.PeerStatus }](t, h.running, "parley/peer/list", m{}).Peers, func(p federation.PeerStatus) bool {
+				return p.AID == aid && p.Lag == 0 && !p.CatchUp
+			})
+		})
+		g.call(t, "cacp/contract/respond", agree).wantOK(t, nil)
+	})
+	t.Run("its agreement is refused with the number if a newer one exists", func(t *testing.T) {
+		g.home.Close()
+		update(t, m{"a": 3})
+		a := g.call(t, "cacp/contract/respond", agree)
+		a.wantError(t, -32602, hub.CodeConflict)
+		if text := string(a.body); !strings.Contains(text, "agrees to version 2") || !strings.Contains(text, "now at version 3") {
+			t.Errorf("got %s", text)
+		}
+		if got := ask[struct{ Status string }](t, h.running, "cacp/contract/get", m{"projectId": h.project, "contractId": h.contract}).Status; got != "proposed" {
+			t.Errorf("the contract is %s", got)
+		}
+	})
+	t.Run("a version that it fetched was sent to it, too", func(t *testing.T) {
+		g.call(t, "cacp/contract/get", m{"projectId": h.project, "contractId": h.contract}).wantOK(t, nil)
+		g.call(t, "cacp/contract/respond", agree).wantOK(t, nil)
 	})
 }
 

@@ -9,15 +9,19 @@ import (
 )
 
 // Contract returns a contract, with History and Conflicts if asked for.
-func (s *Service) Contract(ctx context.Context, _ hub.Caller, id coord.ProjectID, contractID coord.ContractID, history bool) (coord.Contract, error) {
+func (s *Service) Contract(ctx context.Context, caller hub.Caller, id coord.ProjectID, contractID coord.ContractID, history bool) (coord.Contract, error) {
 	const op = "contract.Contract"
-	return readIn(ctx, s, op, id, func(r hub.Reader, _ coord.Project) (coord.Contract, error) {
+	got, err := readIn(ctx, s, op, id, func(r hub.Reader, _ coord.Project) (coord.Contract, error) {
 		c, err := contract(r, op, id, contractID)
 		if err != nil || !history {
 			return c, err
 		}
 		return withVersions(r, c)
 	})
+	if err == nil {
+		err = s.noteFetched(ctx, caller, got)
+	}
+	return got, err
 }
 
 // Contracts returns contracts by id, without History and Conflicts.

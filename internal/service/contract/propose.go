@@ -262,7 +262,10 @@ func (s *Service) move(ctx context.Context, caller hub.Caller, m move, do func(s
 			read = liveContract
 		}
 		was, err := read(se.tx, m.op, p.ID, m.in.Contract)
-		if err == nil {
+		switch {
+		case err == nil && m.move == coord.MoveAgree:
+			err = agreesTo(se.tx, m.op, caller, was, m.version)
+		case err == nil:
 			err = sameVersion(m.op, was, m.version)
 		}
 		if err != nil {

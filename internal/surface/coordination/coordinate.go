@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
@@ -87,6 +88,10 @@ func coordinate(ctx context.Context, s *Services, c hub.Caller, p CoordinatePara
 	if p.Answer != "" {
 		quoted, _ := jsontext.AppendQuote(nil, p.Answer) // it was read as a string: cannot fail
 		members["action"] = quoted
+	}
+	// A model agrees to what it read.
+	if _, named := members["version"]; !named && p.Answer == contract.ActionAgree {
+		return nil, hub.Errorf(hub.CodeInvalid, op, "version required: agree names the version that you read").WithHint("{contract.show} shows it")
 	}
 	if _, given := members["summary"]; p.Action == "project/list" && !given {
 		members["summary"] = jsontext.Value("true") // a model has no use for all of it

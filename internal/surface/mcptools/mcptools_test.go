@@ -338,6 +338,10 @@ func TestTools(t *testing.T) {
 				if got := builder.ok(t, "acp_inbox", map[string]any{"ack": true}); !strings.Contains(got.text, "Get User") {
 					t.Errorf("inbox: got %q, want the proposal", got.text)
 				}
+				unnamed := in("answer", "agree", "action", "contract/respond")
+				if got := builder.call(t, "coordinate", unnamed); !got.isError || !strings.Contains(got.text, "version required") {
+					t.Errorf("an agreement without a version: got %q", got.text)
+				}
 				do(builder, "contract/respond", in("answer", "agree", "version", 1))
 				for _, a := range []*agent{planner, builder} {
 					do(a, "implementation/start", in("plan", "p"))

@@ -41,6 +41,7 @@ var references = map[string][3]string{
 	"contract.list":     {"cacp/contract/list", "parley contract list", "coordinate with action contract/list"},
 	"contract.propose":  {"cacp/contract/propose", "parley contract propose", "coordinate with action contract/propose"},
 	"contract.provider": {"parley/contract/provider", "parley contract provider", "coordinate with action contract/provider"},
+	"contract.show":     {"cacp/contract/get", "parley contract show", "coordinate with action contract/get"},
 	"contract.reply":    {"cacp/contract/respond with request_change", "parley contract respond ID request_change", "coordinate with action contract/respond and answer request_change"},
 	"expect_merge":      {"member expect.merge", "--expect-merge", "argument expect with merge"},
 	"handoff":           {"acp/handoff", "parley handoff", "acp_handoff"},

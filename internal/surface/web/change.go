@@ -109,7 +109,11 @@ var changes = map[string]func(context.Context, form) (string, error){
 	},
 	"respond-contract": func(ctx context.Context, f form) (string, error) {
 		in := coordination.InContract{InProject: coordination.InProject{Project: coord.ProjectID(f.Get("project"))}, Contract: coord.ContractID(f.Get("contract"))}
-		got, err := perform(ctx, f.visit, coordination.Respond, contract.Response{InContract: in, Action: f.Get("answer"), Comment: f.Get("comment")})
+		version, err := strconv.Atoi(f.Get("version"))
+		if err != nil {
+			return "", hub.Errorf(hub.CodeInvalid, "web", "version must be a number")
+		}
+		got, err := perform(ctx, f.visit, coordination.Respond, contract.Response{InContract: in, Action: f.Get("answer"), Comment: f.Get("comment"), Version: version})
 		return fmt.Sprintf("Answered: the contract is %s.", got.Status), err
 	},
 	"agent-answer": func(ctx context.Context, f form) (string, error) {
