@@ -89,6 +89,9 @@ type acknowledged struct {
 	repos      []coord.RepoID
 	claims     map[coord.RepoID][]coord.AID
 	writes     []write
+
+	environments []string
+	tests        map[coord.ContractID][]coord.ContractTest
 }
 
 var start = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -99,6 +102,7 @@ func newNetwork(t *testing.T, seed uint64, store func(n int) (hub.Store, func() 
 		acked: acknowledged{
 			contents: map[coord.ContractID][]coord.ContractVersion{}, agreements: map[coord.ContractID][]coord.Agreement{},
 			work: map[coord.ContractID][]coord.Implementation{}, claims: map[coord.RepoID][]coord.AID{},
+			tests: map[coord.ContractID][]coord.ContractTest{},
 		},
 	}
 	w.line, w.wire = w.rand.IntN(3) == 0, seed%10 == 0
@@ -451,6 +455,10 @@ func (w *network) hand(n *node, c coord.Contract) {
 		}
 		return
 	}
+	if w.rand.IntN(4) == 0 {
+		w.test(n, c)
+		return
+	}
 	who := n.caller()
 	if w.rand.IntN(3) == 0 {
 		who = hub.Caller{ID: hub.Operator}
@@ -462,8 +470,48 @@ func (w *network) hand(n *node, c coord.Contract) {
 	}
 }
 
-// setMember writes the policy or the status of the project.
+// test names a check as the test of a contract, or takes that back.
+func (w *network) test(n *node, c coord.Contract) {
+	p, err := n.service.Project(context.Background(), n.caller(), w.project)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	repo := p.Repos[w.rand.IntN(2)]
+	x := TestChange{InContract: Of(p.ID, c.ID), Check: []string{"unit", "lint"}[w.rand.IntN(2)], Remove: w.rand.IntN(3) == 0}
+	err = n.service.update(context.Background(), n.caller(), "", func(se *session) error {
+		was, err := contract(se.tx, "test", p.ID, c.ID)
+		if err == nil {
+			_, err = se.putTest(p, repo, was, x)
+		}
+		return err
+	})
+	if w.done(err) {
+		w.acked.tests[c.ID] = append(w.acked.tests[c.ID], coord.ContractTest{Repo: repo.ID, Check: x.Check})
+	}
+}
+
+// environment declares an environment or removes it.
+func (w *network) environment(n *node) {
+	name := []string{"prod", "staging"}[w.rand.IntN(2)]
+	removed := w.rand.IntN(3) == 0
+	err := n.service.update(context.Background(), n.caller(), "", func(se *session) error {
+		p, err := project(se.tx, "test", w.project)
+		if err == nil {
+			err = se.putEnvironment(p, name, removed)
+		}
+		return err
+	})
+	if w.done(err) {
+		w.acked.environments = append(w.acked.environments, name)
+	}
+}
+
+// setMember writes the policy, the status or an environment of the project.
 func (w *network) setMember(n *node) {
+	if w.rand.IntN(4) == 0 {
+		w.environment(n)
+		return
+	}
 	x := write{thing: projectThing, member: coord.MemberPolicy, value: string(coord.AgreementPolicies[w.rand.IntN(3)])}
 	var err error
 	who := n.caller()
@@ -606,13 +654,13 @@ func (w *network) state(n *node) string {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	fmt.Fprintf(&b, "policy %s stamps %v\n", p.Policy, head.Stamps)
+	fmt.Fprintf(&b, "policy %s environments %v stamps %v\n", p.Policy, head.Environments, head.Stamps)
 	contracts, err := n.service.Contracts(context.Background(), hub.Caller{}, coord.ContractQuery{Project: w.project})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	for _, c := range contracts {
-		fmt.Fprintf(&b, "%s stamps %v\n", c.ID, c.Stamps)
+		fmt.Fprintf(&b, "%s provider %s tests %v ends %v stamps %v\n", c.ID, c.Terms.Provider, c.Terms.Tests, c.Terms.Ends, c.Stamps)
 	}
 	if err := n.service.WriteProject(context.Background(), hub.Caller{}, w.project, &b, nil); err != nil {
 		w.t.Fatal(err)
@@ -668,6 +716,19 @@ func (w *network) missing(n *node) (out []string) {
 			if is, ok := c.Implementation(i.Repo); !ok || is.At().Compare(i.At()) < 0 {
 				out = append(out, fmt.Sprintf("contract %s implementation %+v, it is %+v", id, i, is))
 			}
+		}
+	}
+	for id, tests := range w.acked.tests {
+		c := find(id)
+		for _, x := range tests {
+			if !slices.ContainsFunc(c.Terms.Tests, func(t coord.ContractTest) bool { return t.Repo == x.Repo && t.Check == x.Check }) {
+				out = append(out, fmt.Sprintf("contract %s test %+v", id, x))
+			}
+		}
+	}
+	for _, name := range w.acked.environments {
+		if !slices.ContainsFunc(p.Environments, func(e coord.Environment) bool { return e.Name == name }) {
+			out = append(out, "environment "+name)
 		}
 	}
 	for _, id := range w.acked.packets {
