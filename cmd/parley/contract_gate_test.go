@@ -155,8 +155,31 @@ func TestContractGate(t *testing.T) {
 		written(h.as("ci", append(in, "contract", "diff", "User", "--exit-code")...), exitCheck, `<testcase classname="parley contract diff" name="web">`, "RES-property-removed")
 		written(h.as("ci", append(in, "contract", "check", "--repo", "api")...), exitDone, `<testsuite name="parley contract check" tests="1" failures="0">`)
 	})
+	t.Run("the parts for CI send results, ask about a deployment and record one", func(t *testing.T) {
+		report := file("report.xml", `<testsuite><testcase name="a"/></testsuite>`)
+		run := func(who, script, commit string, want int, env ...string) {
+			t.Helper()
+			dir := t.TempDir()
+			env = append(env, "PARLEY_PROJECT="+made.ProjectID, "RUNNER_TEMP="+dir, "GITHUB_OUTPUT="+filepath.Join(dir, "output"),
+				"REPOSITORY=web", "PARLEY_REPOSITORY=web", "COMMIT="+full(commit), "CI_COMMIT_SHA="+full(commit), "WAIT=0s", "PARLEY_WAIT=0s", "PARLEY_ENVIRONMENT=prod")
+			if code, out := h.shell(dir, who, script, env...); code != want {
+				t.Errorf("%s with %v: got exit code %d, want %d: %s", commit, env, code, want, out)
+			}
+		}
+		sent := []string{"REPORT=" + report, "CHECK=contract-tests", "CONTRACTS=User\n", "PARLEY_REPORT=" + report, "PARLEY_CHECK=contract-tests", "PARLEY_CONTRACTS=User\n"}
+		for commit, script := range map[string]string{"b7": githubScript(t), "b8": gitlabScript(t, "contracts")} {
+			run("ci of web", script, commit, exitCheck)
+			run("ci of web", script, commit, exitDone, sent...)
+			run("ci of api", script, commit, exitRefused, sent...) // it is bound to the other repository
+		}
+		h.ok(h.as("ci", "deployed", "api", "--env", "prod", "--commit", full("a3"), "--project", made.ProjectID), nil)
+		run("ci", githubScript(t), "b7", exitDone, "DEPLOY_TO=prod")
+		run("ci", gitlabScript(t, ".contracts-can-deploy"), "b8", exitDone)
+		run("ci", githubScript(t), "b7", exitDone, "DEPLOYED_TO=prod")
+		run("ci", gitlabScript(t, ".contracts-deployed"), "b2", exitDone)
+	})
 	t.Run("the parts for CI ask the same", func(t *testing.T) {
-		for _, script := range []string{githubScript(t), gitlabScript(t)} {
+		for _, script := range []string{githubScript(t), gitlabScript(t, "contracts")} {
 			for commit, want := range map[string]int{full("0"): exitCheck, full("a3"): exitDone} {
 				dir := t.TempDir()
 				code, out := h.shell(dir, "ci", script, "PARLEY_PROJECT="+made.ProjectID, "RUNNER_TEMP="+dir, "GITHUB_OUTPUT="+filepath.Join(dir, "output"),
@@ -227,12 +250,12 @@ func githubScript(t *testing.T) string {
 	return "set -eo pipefail\n" + action.Runs.Steps[len(action.Runs.Steps)-1].Run
 }
 
-// gitlabScript returns the script of the GitLab template.
-func gitlabScript(t *testing.T) string {
+// gitlabScript returns the script of a job of the GitLab template.
+func gitlabScript(t *testing.T, job string) string {
 	t.Helper()
 	var template map[string]struct{ Script []string }
 	readYAML(t, "../../contrib/gitlab/contracts.yml", &template)
-	return "set -eo pipefail\n" + strings.Join(template["contracts"].Script, "\n")
+	return "set -eo pipefail\n" + strings.Join(template[job].Script, "\n")
 }
 
 // readYAML reads a file of CI.
