@@ -2,8 +2,10 @@ package bench_test
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/parley-agents/parley/compat"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
@@ -44,6 +46,41 @@ func (t *table) contracts() {
 	of := fmt.Sprintf("among %d repositories, %d contracts and %d results", gateRepos, gateContracts, gateContracts*gateUses)
 	t.most("can-merge "+of, medianOf(asked, canMerge), 200, "ms")
 	t.most("page of the matrix "+of, medianOf(asked, func() { page.get("/contracts/p") }), 200, "ms")
+	t.removed()
+}
+
+// removed measures how long the comparer takes to find the one alternative that a new version lacks.
+func (t *table) removed() {
+	b := t.b
+	const asked = 5
+	for _, row := range []struct {
+		what  string
+		union string
+		n     int
+		one   string // an alternative, with the places of its number
+		most  float64
+	}{
+		{"a union of 200 kinds told apart by a constant, one removed", "oneOf", 200, `{"type":"object","properties":{"kind":{"const":"k%[1]d"},"v%[1]d":{"type":"string"}},"required":["kind","v%[1]d"]}`, 50},
+		{"anyOf of 1,000 constants, one removed", "anyOf", 1000, `{"const":"value%[1]d"}`, 1000},
+	} {
+		document := func(skip int) compat.Document {
+			var all []string
+			for i := range row.n {
+				if i != skip {
+					all = append(all, fmt.Sprintf(row.one, i))
+				}
+			}
+			d, err := compat.Read([]byte(fmt.Sprintf(`{"$schema":"https://json-schema.org/draft/2020-12/schema","%s":[%s]}`, row.union, strings.Join(all, ","))), nil)
+			must(b, err)
+			return d
+		}
+		older, newer := document(-1), document(row.n*3/4)
+		t.most(row.what, medianOf(asked, func() {
+			if v := compat.Compare(older, newer, compat.Options{}); v.Verdict != compat.Breaking {
+				b.Fatalf("%s: the verdict is %s", row.what, v.Verdict)
+			}
+		}), row.most, "ms")
+	}
 }
 
 // medianOf returns the median time of a call in milliseconds, after one that is not counted.
