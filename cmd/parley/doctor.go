@@ -451,9 +451,8 @@ func checkBudgets(ctx context.Context, c *rpc.Client) (out []server.Check) {
 		return []server.Check{{What: "budgets", Detail: d.Message, Hint: d.Hint}}
 	}
 	for _, b := range got.Budgets {
-		if b.UnpricedFree {
-			detail := fmt.Sprintf("models without a price are free for budget %s of %s: %s, %s", b.ID, b.Of, b.SetBy, when(b.SetAt))
-			out = append(out, server.Check{What: "budgets", OK: true, Detail: detail})
+		if open := b.OpenText(); open != "" {
+			out = append(out, server.Check{What: "budgets", OK: true, Detail: open + ", " + when(b.SetAt)})
 		}
 	}
 	return out

@@ -64,6 +64,14 @@ type BudgetRow struct {
 	ResetsAt hub.Time        `json:"resets_at,omitzero"`
 }
 
+// OpenText says that a budget of money was opened for models without a price, "" if it was not.
+func (b BudgetRow) OpenText() string {
+	if !b.UnpricedFree {
+		return ""
+	}
+	return fmt.Sprintf("models without a price are free for budget %s of %s: %s", b.ID, b.Of, b.SetBy)
+}
+
 // A BudgetList is a list of budgets.
 type BudgetList struct {
 	Budgets []BudgetRow `json:"budgets"`

@@ -10,6 +10,7 @@ import (
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/landing"
+	"github.com/parley-agents/parley/internal/service/usage"
 )
 
 // An Overview says what happens on the hub now. The page, parley watch and the notices
@@ -19,6 +20,8 @@ type Overview struct {
 	Tasks   []handoff.Report `json:"tasks"`  // handoffs that an agent works on
 	Waiting Waiting          `json:"waiting"`
 	Landing []landing.Note   `json:"landing,omitempty"` // gates that are open, and the state of each target
+
+	OpenBudgets []usage.BudgetRow `json:"open_budgets,omitempty"` // for which models without a price are free
 }
 
 // An AgentNow is an agent with the word for how it stands.
@@ -125,6 +128,12 @@ func overview(ctx context.Context, s *Services, a hub.Caller, _ None) (Overview,
 	for _, v := range policies {
 		out.Landing = append(out.Landing, v.Notes()...)
 	}
+	budgets, err := s.Usage.Budgets(ctx, a)
+	if err != nil {
+		return out, err
+	}
+	isClosed := func(b usage.BudgetRow) bool { return b.OpenText() == "" }
+	out.OpenBudgets = slices.DeleteFunc(budgets.Budgets, isClosed)
 	out.Waiting, err = s.waiting(ctx, a, out, kept)
 	return out, err
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/landing"
+	"github.com/parley-agents/parley/internal/service/usage"
 	"github.com/parley-agents/parley/internal/surface/api"
 )
 
@@ -20,6 +21,7 @@ type nowData struct {
 	Map     diagram
 	Paused  bool // every agent, and wakes
 	Landing []landing.Note
+	Budgets []usage.BudgetRow // open for models without a price
 }
 
 func now(ctx context.Context, v *visit) (string, any, error) {
@@ -31,7 +33,7 @@ func now(ctx context.Context, v *visit) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	d := nowData{waits: w, Landing: overview.Landing}
+	d := nowData{waits: w, Landing: overview.Landing, Budgets: overview.OpenBudgets}
 	if d.Agents, _, err = v.presences(ctx); err != nil {
 		return "", nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/service/contract"
+	"github.com/parley-agents/parley/internal/service/usage"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/testing/patience"
@@ -231,6 +232,18 @@ func TestChanges(t *testing.T) {
 		v.do("approve-peer", url.Values{"aid": {"aid://new.example/agent@1.0.0"}})
 		if got := do(s, s.operator, coordination.ListPeers, coordination.None{}).Peers; len(got) != 1 || got[0].State != hub.PeerApproved {
 			t.Errorf("peers: %+v", got)
+		}
+	})
+	t.Run("a budget that is open for models without a price is shown as long as it is", func(t *testing.T) {
+		limit := usage.Limit{Of: "hub", Money: 5, Per: hub.PerDay, Unpriced: "allow"}
+		do(s, s.operator, api.SetBudget, limit)
+		if body := v.get("/").body; !strings.Contains(body, "models without a price are free for budget") {
+			t.Error("the open budget is not shown")
+		}
+		limit.Unpriced = ""
+		do(s, s.operator, api.SetBudget, limit)
+		if body := v.get("/").body; strings.Contains(body, "models without a price") {
+			t.Error("the closed budget is shown as open")
 		}
 	})
 	t.Run("a form leads back to its own page alone", func(t *testing.T) {
