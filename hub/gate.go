@@ -35,7 +35,7 @@ type GateEvidence struct {
 	What     string  `json:"what"`         // such as "check test"
 	Evidence string  `json:"evidence"`     // such as "c12 passed"
 	Of       string  `json:"of,omitempty"` // a commit
-	By       AgentID `json:"by,omitempty"` // the author of the evidence
+	By       AgentID `json:"by,omitempty"` // the author of the evidence, or its runs
 	At       Time    `json:"at,omitzero"`  // of the evidence
 }
 

@@ -656,5 +656,8 @@ const TopicJournal = "journal"
 // TopicChanges is where a hint goes after every change in coordination.
 const TopicChanges = "changes"
 
+// TopicChecks is where a hint goes after every change of a result of a check.
+const TopicChecks = "checks"
+
 // TopicInbox is where a hint goes when something new lies in an inbox.
 func TopicInbox(agent AgentID) string { return "inbox/" + string(agent) }

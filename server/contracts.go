@@ -10,6 +10,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/hubgit"
+	"github.com/parley-agents/parley/internal/service/check"
 	"github.com/parley-agents/parley/internal/service/contract"
 )
 
@@ -76,6 +77,12 @@ func (c contractRepositories) File(ctx context.Context, r hub.Repository, commit
 	return c.repositories.File(ctx, r.Path, commit, name)
 }
 
+// Start implements contract.Runner.
+func (c contractRepositories) Start(ctx context.Context, caller hub.Caller, r hub.Repository, commit, name, version string) error {
+	_, err := c.s.checks.Run(ctx, caller, check.Request{Folder: r.Path, Name: name, Commit: commit, Contract: version})
+	return err
+}
+
 // contractVersions knows the contracts of the projects that a repository is in.
 type contractVersions struct{ s *Server }
 
@@ -117,6 +124,25 @@ func (c contractVersions) Version(ctx context.Context, r hub.Repository, text st
 		return found[0], nil
 	}
 	return hub.ContractRef{}, hub.Errorf(hub.CodeConflict, op, "%d projects of %s have a contract %.100q: name it by its id", len(found), r.Path, text)
+}
+
+// Test implements check.Contracts.
+func (c contractVersions) Test(ctx context.Context, actor hub.Caller, r hub.Repository, ref hub.ContractRef, check string) error {
+	remotes, err := remotesOf(ctx, r.Path)
+	if err != nil {
+		return err
+	}
+	p, err := c.s.contracts.Project(ctx, actor, ref.Project)
+	if err != nil {
+		return err
+	}
+	for _, repo := range p.Repos {
+		if isRepository(repo, r.Path, remotes) {
+			_, err = c.s.contracts.Test(ctx, actor, contract.TestChange{InContract: contract.Of(p.ID, ref.Contract), Repo: repo.Name, Check: check, Only: true})
+			return err
+		}
+	}
+	return hub.Errorf(hub.CodeNotFound, "check.Trust", "%s is no repository of project %s", r.Path, p.Name)
 }
 
 // Content implements check.Contracts.

@@ -148,7 +148,7 @@ func (s *Server) openContracts(ctx context.Context) error {
 	}
 	s.contracts = contract.New(s.store, &contract.Options{
 		Log: s.log, Bus: s.hints, Self: coord.AID(s.self.AID), Repo: s.self.Repo, Endpoint: s.self.URL,
-		Sender: s.mail, Local: s.keys.Local, Taken: s.keys.Taken, People: people{s.notifier}, Repositories: contractRepositories{repositories{s}}, Files: s.shared, Limits: limits, Strict: s.opts.Coordination.StrictUpdate,
+		Sender: s.mail, Local: s.keys.Local, Taken: s.keys.Taken, People: people{s.notifier}, Repositories: contractRepositories{repositories{s}}, Runner: contractRepositories{repositories{s}}, Files: s.shared, Limits: limits, Strict: s.opts.Coordination.StrictUpdate,
 	})
 
 	// Environments of before they were declared: those that the operator or CI used are declared once.

@@ -169,6 +169,9 @@ func writeChecks(w io.Writer, got check.Listing) {
 	if got.Policy != nil && got.Policy.Require {
 		fmt.Fprintln(w, "completions in this repository need passed checks")
 	}
+	if len(got.Tests) > 0 {
+		fmt.Fprintf(w, "%s parley.yaml names tests of contracts that are not trusted: read and allow them with \"parley check trust\"\n", paint(w, "33", "warning:"))
+	}
 	if len(got.Untrusted) > 0 {
 		fmt.Fprintf(w, "%s parley.yaml has checks that are not trusted and not used: %s; read and allow them with \"parley check trust\"\n",
 			paint(w, "33", "warning:"), strings.Join(proposalNames(got.Untrusted), ", "))
@@ -247,7 +250,9 @@ func (a *app) checkTrustCommand() *cobra.Command {
 		Short: "Allow the checks in a repository's parley.yaml",
 		Long: `Allow the checks that a repository proposes in its parley.yaml (operator), as the commit that
 is checked out has them. You see the commands and are asked. A file that changes later is
-not used until you trust it again; the checks that you trusted stay in use.`,
+not used until you trust it again; the checks that you trusted stay in use. contract_tests
+in the file, such as {User: contract-tests}, name tests of contracts, as parley contract
+test does.`,
 		Example: `  parley check trust
   parley check trust ~/src/shop --yes`,
 		Args: cobra.MaximumNArgs(1),
@@ -278,11 +283,15 @@ func (a *app) trust(ctx context.Context, folder string, yes bool) error {
 	if !hasNew && isTrusted {
 		return a.print(seen, func(w io.Writer) { fmt.Fprintln(w, "the checks in parley.yaml are trusted already") })
 	}
-	if len(seen.Untrusted) > 0 && !a.json {
+	proposes := len(seen.Untrusted)+len(seen.Tests) > 0
+	if proposes && !a.json {
 		fmt.Fprintf(a.err, "the commit %.12s of %s proposes:\n", seen.Commit, folder)
 		writeProposals(a.err, seen.Untrusted)
+		for _, name := range slices.Sorted(maps.Keys(seen.Tests)) {
+			fmt.Fprintf(a.err, "  the test of contract %s: %s\n", plaintext.Line(name), plaintext.Line(seen.Tests[name]))
+		}
 	}
-	if !yes && len(seen.Untrusted) > 0 {
+	if !yes && proposes {
 		if !isTerminal(a.in) {
 			return usagef("the commands need confirmation, and there is no terminal to ask on").WithHint("pass --yes to allow them")
 		}

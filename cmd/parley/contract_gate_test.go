@@ -80,11 +80,14 @@ func TestContractGate(t *testing.T) {
 		h.says(h.operator("contract", "policy", "--breaking", "forbid", "--json"), `"policy":{"breaking":"forbid"}`)
 		refused(t, h.as("api", "contract", "update", "User", "--content", three, "--json"), exitRefused, string(hub.CodePolicy))
 		refused(t, h.operator("contract", "policy", "--breaking", "sunset", "--date", "2001-01-01", "--json"), exitUsage, string(hub.CodeInvalid))
+		saysNo(t, h.operator("contract", "policy", "--breaking", ""), exitUsage, "--breaking needs a policy")
 		h.says(h.operator("contract", "policy", "--breaking", "ask"), "ask")
 	})
 	t.Run("a breaking update waits for the affected consumer alone", func(t *testing.T) {
 		h.says(h.as("api", "contract", "update", "User", "--content", three), "version 3 is proposed", "breaking compared with version 2 for web", "still to agree: web")
 		h.says(h.operator("contract", "impact", "User"), "web: breaking")
+		h.says(h.as("web", "inbox", "--json"), "is breaking for web, and your agreement is asked: parley contract respond", "--repo web --version 3", `"parts":["/properties/avatar","User.avatar","avatar"]`, `"example":`, `"priority":"high"`)
+		h.says(h.as("app", "inbox", "--json"), "you are not affected")
 	})
 	t.Run("can-merge answers from results that were run", func(t *testing.T) {
 		ask := func(repo, commit string, code int, parts ...string) {
@@ -128,6 +131,8 @@ func TestContractGate(t *testing.T) {
 			contains(t, r.out, part)
 		}
 		saysNo(t, h.as("ci", "can-deploy", "--repo", "api", "--commit", full("a3"), "--env", "prdo", "--project", made.ProjectID, "--json"), exitUsage, "its environments are prod")
+		h.ok(h.operator("contract", "env", "add", "lab"), nil)
+		h.says(h.operator("deployed", "app", "--env", "lab", "--commit", full("c1")), "app runs commit c1")
 		saysNo(t, h.as("api", "deployed", "api", "--env", "prod", "--commit", full("a3"), "--json"), exitRefused, "only the operator and tokens")
 		h.says(h.as("ci", "deployed", "web", "--env", "prod", "--commit", full("b1"), "--project", made.ProjectID, "--json"), `"deployment":{"repository":"web","env":"prod","commit":"`+full("b1"))
 		ask("api", "a3", exitCheck, "breaking for commit "+full("b1")[:12]+" of web")
@@ -194,8 +199,13 @@ func TestContractGate(t *testing.T) {
 		}
 	})
 	t.Run("a part is deprecated and withdrawn", func(t *testing.T) {
+		saysNo(t, h.as("api", "contract", "deprecate", "User", "--part", "User.none", "--until", "2999-12-31", "--json"), exitMissing, "has no part")
 		h.says(h.as("api", "contract", "deprecate", "User", "--part", "User.name", "--until", "2999-12-31"), "User.name ends after 2999-12-31", "still used by app")
 		announced("contract.deprecated: a part of a contract ends on 2999-12-31; still used by app: User (")
+		h.says(h.as("api", "contract", "impact", "User"), "User.name ends after 2999-12-31: still used by app")
+		h.says(h.as("api", "contract", "impact", "User", "--json"), `"ending":[{"part":"User.name","until":"2999-12-31","still_used_by":["app"]}]`)
+		h.says(h.as("api", "contract", "matrix"), "; User.name ends after 2999-12-31")
+		h.says(h.as("api", "contract", "matrix", "--json"), `"ending":["User.name ends after 2999-12-31"]`)
 		refused(t, h.as("api", "contract", "withdraw", "User", "--part", "User.name", "--json"), exitMissing, string(hub.CodeConflict))
 		h.says(h.as("app", "contract", "use", "User", "--remove"), "app does not use User any more")
 		h.says(h.as("api", "contract", "withdraw", "User", "--part", "User.name", "--json"), `"withdrawn":[{"part":"User.name"`, `"still_used_by":[]`)

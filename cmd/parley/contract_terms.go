@@ -161,6 +161,13 @@ func (a *app) writeImpact(w io.Writer, got contract.Impact) {
 			fmt.Fprintf(w, "  %s at %s: %s\n", f.Rule, cmp.Or(f.Pointer, "the whole document"), f.Text)
 		}
 	}
+	for _, e := range got.Ending {
+		users := "no consumer uses it any more"
+		if len(e.Users) > 0 {
+			users = "still used by " + strings.Join(e.Users, ", ")
+		}
+		fmt.Fprintf(w, "%s: %s\n", e, users)
+	}
 }
 
 // declaredIn names the file in which a use is declared.

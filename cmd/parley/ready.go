@@ -138,8 +138,9 @@ func (a *app) canMergeCommand() *cobra.Command {
 repository its test was run on that commit, or on one with the same tree, against the
 version in force, and passed. The test is the check that parley contract test names, else
 all required checks of the repository together. A breaking change of a provider also waits
-for its consumers, at the head of the branch that their work lands in. The exit code is 0
-for yes, 1 for no and 2 for a repository that the project does not have.`,
+for its consumers, at the head of the branch that their work lands in. With --wait, missing
+tests are run where the hub has the repository. The exit code is 0 for yes, 1 for no and 2
+for a repository that the project does not have.`,
 		Example: `  parley can-merge --repo backend-api --commit HEAD
   parley can-merge --repo backend-api --commit HEAD --wait 10m`,
 		Args: cobra.NoArgs,
@@ -169,7 +170,7 @@ func (a *app) readyCommand(cmd *cobra.Command, ask readyOperation, p *coordinati
 	cmd.Flags().StringVar(&p.Repo, "repo", "", "repository of the commit")
 	cmd.Flags().StringVar(&p.Commit, "commit", "", "commit: an id, or a name such as HEAD in a repository")
 	cmd.Flags().BoolVar(&p.AllowNone, "allow-none", false, "answer yes for a repository without contracts")
-	wait := cmd.Flags().Duration("wait", 0, "wait this long for a yes")
+	wait := cmd.Flags().Duration("wait", 0, "run missing tests where the hub can, and wait this long for a yes")
 	var junit string
 	junitFlag(cmd, &junit)
 	return prepared(cmd, func(ctx context.Context) error {
@@ -264,11 +265,16 @@ func (a *app) writeMatrix(w io.Writer, got contract.Matrix) {
 			result = r.Result + " (" + string(r.Kind) + ")"
 			at = whenInstant(r.At)
 		}
-		return []any{r.Contract, r.Repository, r.Role, version, r.State, cmp.Or(shortCommit(r.Commit), "-"), result, r.Verdict, at}
+		return []any{r.Contract, r.Repository, r.Role, version, stateOf(r), cmp.Or(shortCommit(r.Commit), "-"), result, r.Verdict, at}
 	})
 	if got.Next != "" {
 		fmt.Fprintf(w, "more: --after %s\n", got.Next)
 	}
+}
+
+// stateOf returns the state of the contract of a row, and what ends of the parts that its repository uses.
+func stateOf(r contract.MatrixRow) string {
+	return strings.Join(append([]string{r.State}, r.Ending...), "; ")
 }
 
 // matrixPage is the HTML of the matrix.
@@ -282,7 +288,7 @@ var matrixPage = template.Must(template.New("matrix").Funcs(template.FuncMap{"wh
 <style>body{font:15px sans-serif}table{border-collapse:collapse}td,th{padding:.3em .6em;border:1px solid #999;text-align:left}.breaking{background:#f8d0d0}.unknown{background:#f5e8c0}.compatible{background:#d5efd5}</style>
 </head><body><h1>Contracts{{with .Env}} in {{.}}{{end}}</h1>
 <table><thead><tr><th>Contract<th>Repository<th>Role<th>Version<th>State<th>Commit<th>Result<th>Verdict<th>At</tr></thead><tbody>
-{{range .Rows}}<tr><td>{{.Contract}}<td>{{.Repository}}<td>{{.Role}}<td>{{if .Version}}{{.Version}} of {{.Newest}}{{end}}<td>{{.State}}<td>{{.Commit}}<td>{{.Result}}{{with .Kind}} ({{.}}){{end}}<td class="{{.Verdict}}">{{.Verdict}}<td>{{when .At}}</tr>
+{{range .Rows}}<tr><td>{{.Contract}}<td>{{.Repository}}<td>{{.Role}}<td>{{if .Version}}{{.Version}} of {{.Newest}}{{end}}<td>{{.State}}{{range .Ending}}; {{.}}{{end}}<td>{{.Commit}}<td>{{.Result}}{{with .Kind}} ({{.}}){{end}}<td class="{{.Verdict}}">{{.Verdict}}<td>{{when .At}}</tr>
 {{end}}</tbody></table>
 {{with .Next}}<p>More: --after {{.}}</p>{{end}}
 </body></html>

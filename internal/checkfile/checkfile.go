@@ -77,22 +77,38 @@ func (c *Checks) UnmarshalYAML(unmarshal func(any) error) error {
 	return nil
 }
 
-// Parse returns the checks of the content of a file, none if it declares none. Errors are
-// CodeInvalid and name the line.
-func Parse(path string, raw []byte) (Checks, error) {
-	var file struct {
-		Checks Checks `yaml:"checks"`
-		Agents any    `yaml:"agents"` // those of "parley up", and teams
-		Teams  any    `yaml:"teams"`
-	}
-	err := strictyaml.DecodeOnly(path, raw, &file)
-	return file.Checks, err
+// Tests are the checks of a repository that are its tests of contracts: by the contract, its
+// name or its id, the name of the check.
+type Tests map[string]string
+
+// A File holds what a repository proposes.
+type File struct {
+	Checks        Checks
+	ContractTests Tests
 }
 
-// Digest returns the SHA-256, in hexadecimal, of everything that the checks say.
-func (c Checks) Digest() string {
+// IsEmpty reports whether the file proposes nothing.
+func (f File) IsEmpty() bool { return len(f.Checks) == 0 && len(f.ContractTests) == 0 }
+
+// Parse returns what the content of a file proposes. Errors are CodeInvalid and name the line.
+func Parse(path string, raw []byte) (File, error) {
+	var file struct {
+		Checks        Checks `yaml:"checks"`
+		ContractTests Tests  `yaml:"contract_tests"`
+		Agents        any    `yaml:"agents"` // those of "parley up", and teams
+		Teams         any    `yaml:"teams"`
+	}
+	err := strictyaml.DecodeOnly(path, raw, &file)
+	return File{file.Checks, file.ContractTests}, err
+}
+
+// Digest returns the SHA-256, in hexadecimal, of everything that the file proposes.
+func (f File) Digest() string {
 	d := digest.New("checks of a file")
-	d.JSON(c)
+	d.JSON(f.Checks)
+	if len(f.ContractTests) > 0 {
+		d.JSON(f.ContractTests)
+	}
 	return d.Hex()
 }
 

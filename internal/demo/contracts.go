@@ -148,7 +148,7 @@ func (d *contractsDemo) stop(ctx context.Context) {
 		InContract: d.of(), As: contract.As{Repo: "backend-api"}, Result: contract.VerifySuccess, Evidence: contract.Evidence{Commit: commitID("b2"), Check: contractTests, Against: got.Version},
 	})
 	d.tell("", "CI tests the branch at b2 against version 2, and it passes. May it be merged? parley can-merge --repo backend-api --commit b2")
-	d.merge(ctx, "b2", contract.AnswerNo)
+	d.merge(ctx, "b2", hub.AnswerNo)
 }
 
 // merge asks whether a commit of the provider may be merged, and tells the answer.
@@ -185,6 +185,6 @@ func (d *contractsDemo) extend(ctx context.Context) {
 	}
 	d.test(ctx, "backend-api", "b3")
 	d.tell("", "CI tests b3 against version 3. May it be merged?")
-	d.merge(ctx, "b3", contract.AnswerYes)
+	d.merge(ctx, "b3", hub.AnswerYes)
 	d.tell("", "frontend-app was not touched, and still works.")
 }

@@ -90,6 +90,7 @@ type File struct {
 	Agents map[hub.AgentID]Agent `yaml:"agents"`
 	Teams  map[hub.TeamID]Team   `yaml:"teams"`
 	Checks checkfile.Checks      `yaml:"checks"` // for "parley check trust"; not used here
+	Tests  checkfile.Tests       `yaml:"contract_tests"`
 }
 
 // A Team declares a team. The goal counts for a team that is new.

@@ -43,9 +43,6 @@ const (
 	MaxWait     = 100 * time.Second
 )
 
-// Topic is where a hint goes after every change of a result.
-const Topic = "checks"
-
 // A Commit is a commit in the hub's own copy of a repository.
 type Commit struct {
 	ID, Tree string
@@ -124,6 +121,8 @@ type Contracts interface {
 	Version(ctx context.Context, r hub.Repository, text string) (hub.ContractRef, error)
 	// Content returns the content of a version.
 	Content(ctx context.Context, ref hub.ContractRef) ([]byte, error)
+	// Test makes a check the only test of a contract in a repository.
+	Test(ctx context.Context, actor hub.Caller, r hub.Repository, ref hub.ContractRef, check string) error
 }
 
 // Options changes how a Service works. The zero value works.
@@ -208,6 +207,6 @@ func New(store hub.Store, repos Repositories, runner Runner, bus hub.Bus, opts *
 
 // hint wakes the executor and the calls that wait for results, here and on other hubs.
 func (s *Service) hint() {
-	s.bus.Publish(Topic)
+	s.bus.Publish(hub.TopicChecks)
 	s.bus.Publish(hub.TopicJournal)
 }

@@ -26,9 +26,10 @@ type Proposal struct {
 type Listing struct {
 	Checks    []hub.RepositoryCheck `json:"checks"`
 	Untrusted []Proposal            `json:"untrusted,omitempty"`
-	Digest    string                `json:"digest,omitempty"` // of the checks in the file, if some are untrusted
-	Commit    string                `json:"commit,omitempty"` // from which the file was read
-	Policy    *hub.CheckPolicy      `json:"policy,omitempty"` // of one repository
+	Digest    string                `json:"digest,omitempty"`         // of the checks in the file, if some are untrusted
+	Tests     checkfile.Tests       `json:"contract_tests,omitempty"` // of contracts, in a file that is not trusted
+	Commit    string                `json:"commit,omitempty"`         // from which the file was read
+	Policy    *hub.CheckPolicy      `json:"policy,omitempty"`         // of one repository
 }
 
 // checkFacts are the facts of the journal entry about a check.
@@ -48,6 +49,8 @@ type trustFacts struct {
 	Require    bool         `json:"require_checks,omitempty"`
 	Checks     []checkFacts `json:"checks,omitempty"`
 	Dropped    []string     `json:"dropped,omitempty"` // names that the file does not have any more
+
+	ContractTests checkfile.Tests `json:"contract_tests,omitempty"`
 }
 
 func factsOf(c hub.RepositoryCheck) checkFacts {
@@ -202,12 +205,13 @@ func (s *Service) required(p hub.CheckPolicy) bool {
 // not trusted them. A file that cannot be read proposes nothing.
 func (s *Service) withProposals(ctx context.Context, folder string, out Listing) (Listing, error) {
 	file, commit, err := s.proposed(ctx, folder)
-	if err != nil || len(file) == 0 || file.Digest() == out.Policy.Trusted {
+	if err != nil || file.IsEmpty() || file.Digest() == out.Policy.Trusted {
 		return out, nil
 	}
 	out.Digest = file.Digest()
 	out.Commit = commit.ID
-	for _, c := range file.Of(out.Policy.Repository) {
+	out.Tests = file.ContractTests
+	for _, c := range file.Checks.Of(out.Policy.Repository) {
 		have := named(out.Checks, c.Name)
 		if have != nil && sameCheck(*have, c) {
 			continue
@@ -231,15 +235,15 @@ func sameCheck(a, b hub.RepositoryCheck) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// proposed returns the checks in the file of the commit that is checked out in a folder.
-func (s *Service) proposed(ctx context.Context, folder string) (checkfile.Checks, Commit, error) {
+// proposed returns the file of the commit that is checked out in a folder.
+func (s *Service) proposed(ctx context.Context, folder string) (checkfile.File, Commit, error) {
 	commit, err := s.repos.Fetch(ctx, folder, "HEAD")
 	if err != nil {
-		return nil, commit, err
+		return checkfile.File{}, commit, err
 	}
 	raw, err := s.repos.File(ctx, folder, commit.ID, checkfile.Name)
 	if err != nil || raw == nil {
-		return nil, commit, err
+		return checkfile.File{}, commit, err
 	}
 	file, err := checkfile.Parse(checkfile.Name, raw)
 	return file, commit, err
@@ -249,7 +253,8 @@ func (s *Service) proposed(ctx context.Context, folder string) (checkfile.Checks
 // the commit that is checked out. Only the operator may. digest is that of the checks which the
 // operator saw; Trust reports CodeConflict if the file has others now. Checks that the operator
 // added under other names stay; those that came from an earlier file and are not in this one are
-// removed.
+// removed. A check that the file names as the test of a contract is the only one of the repository
+// afterwards.
 func (s *Service) Trust(ctx context.Context, actor hub.Caller, folder, digest string) (Listing, error) {
 	const op = "check.Trust"
 	if err := actor.OperatorOnly(op); err != nil {
@@ -263,7 +268,7 @@ func (s *Service) Trust(ctx context.Context, actor hub.Caller, folder, digest st
 	if err != nil {
 		return Listing{}, err
 	}
-	if len(file) == 0 {
+	if file.IsEmpty() {
 		return Listing{}, hub.Errorf(hub.CodeNotFound, op, "the commit that is checked out in %s has no checks in %s", folder, checkfile.Name).
 			WithHint("commit the file first; without a file, {check.add}")
 	}
@@ -272,7 +277,7 @@ func (s *Service) Trust(ctx context.Context, actor hub.Caller, folder, digest st
 	}
 
 	now := s.clock.Now()
-	checks := file.Of(repo)
+	checks := file.Checks.Of(repo)
 	for i := range checks {
 		if checks[i], err = prepared(op, checks[i], actor, now); err != nil {
 			return Listing{}, err
@@ -281,18 +286,43 @@ func (s *Service) Trust(ctx context.Context, actor hub.Caller, folder, digest st
 			return Listing{}, hub.Errorf(hub.CodeInvalid, op, "%s has two checks named %s", checkfile.Name, checks[i].Name)
 		}
 	}
-	return s.change(ctx, folder, repo, func(tx hub.Tx) error { return trust(tx, op, actor, now, checks, file.Digest(), commit.ID) })
+	refs, err := s.tested(ctx, op, repo, file.ContractTests)
+	if err != nil {
+		return Listing{}, err
+	}
+	out, err := s.change(ctx, folder, repo, func(tx hub.Tx) error { return trust(tx, op, actor, now, repo, checks, file, commit.ID) })
+	for name, ref := range refs {
+		if err == nil {
+			err = s.contracts.Test(ctx, actor, repo, ref, file.ContractTests[name])
+		}
+	}
+	return out, err
+}
+
+// tested returns the contracts that a file names tests of.
+func (s *Service) tested(ctx context.Context, op string, repo hub.Repository, tests checkfile.Tests) (map[string]hub.ContractRef, error) {
+	refs := map[string]hub.ContractRef{}
+	for name := range tests {
+		if s.contracts == nil {
+			return nil, hub.Errorf(hub.CodeNotEnabled, op, "this hub knows no contracts")
+		}
+		ref, err := s.contracts.Version(ctx, repo, name)
+		if err != nil {
+			return nil, err
+		}
+		refs[name] = ref
+	}
+	return refs, nil
 }
 
 // trust stores the checks of a file in place of those of an earlier one.
-func trust(tx hub.Tx, op string, actor hub.Caller, now hub.Time, checks []hub.RepositoryCheck, digest, commit string) error {
-	repo := checks[0].Repository
+func trust(tx hub.Tx, op string, actor hub.Caller, now hub.Time, repo hub.Repository, checks []hub.RepositoryCheck, file checkfile.File, commit string) error {
 	old, err := tx.Checks().OfRepository(repo)
 	if err != nil {
 		return err
 	}
-	facts := trustFacts{Repository: repo.Path, Commit: commit, Digest: digest}
-	left := 0
+	facts := trustFacts{Repository: repo.Path, Commit: commit, Digest: file.Digest(), ContractTests: file.ContractTests}
+	var kept []hub.RepositoryCheck
 	for _, c := range old {
 		switch {
 		case named(checks, c.Name) != nil:
@@ -302,10 +332,15 @@ func trust(tx hub.Tx, op string, actor hub.Caller, now hub.Time, checks []hub.Re
 				return err
 			}
 		default:
-			left++
+			kept = append(kept, c)
 		}
 	}
-	if left+len(checks) > hub.MaxChecks {
+	for contract, name := range file.ContractTests {
+		if named(checks, name) == nil && named(kept, name) == nil {
+			return hub.Errorf(hub.CodeInvalid, op, "contract_tests: %s has no check named %.100q, the test of %s", repo.Path, name, contract)
+		}
+	}
+	if len(kept)+len(checks) > hub.MaxChecks {
 		return tooMany(op, repo)
 	}
 
@@ -319,7 +354,7 @@ func trust(tx hub.Tx, op string, actor hub.Caller, now hub.Time, checks []hub.Re
 	if err != nil {
 		return err
 	}
-	p.Trusted = digest
+	p.Trusted = facts.Digest
 	p.Commit = commit
 	p.TrustedBy = actor.ID
 	p.TrustedAt = now

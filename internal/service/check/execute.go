@@ -22,7 +22,7 @@ const (
 // ended. Runs that an earlier process of the hub left are interrupted first. Another hub on the same
 // machine has other copies of repositories, which lack the commits: it does not take them.
 func (s *Service) Serve(ctx context.Context) {
-	hints, cancel := s.bus.Subscribe(Topic)
+	hints, cancel := s.bus.Subscribe(hub.TopicChecks)
 	defer cancel()
 	var runs sync.WaitGroup
 	defer runs.Wait()

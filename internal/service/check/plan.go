@@ -146,7 +146,7 @@ func (s *Service) notes(ctx context.Context, folder string, p hub.CheckPlan) ([]
 	switch {
 	case err != nil:
 		return []string{fmt.Sprintf("checks cannot be read: %v", err)}, nil
-	case len(file) == 0 && policy.Trusted == "", file.Digest() == policy.Trusted:
+	case file.IsEmpty() && policy.Trusted == "", file.Digest() == policy.Trusted:
 		return nil, nil
 	}
 	return []string{"checks changed, not trusted: parley check trust"}, nil

@@ -280,7 +280,7 @@ func (s *Service) Results(ctx context.Context, q hub.CheckResultQuery) (Page, er
 
 // Wait waits until results are over, at most as long as it says.
 func (s *Service) Wait(ctx context.Context, ids []hub.CheckResultID, most time.Duration) error {
-	hints, cancel := s.bus.Subscribe(Topic)
+	hints, cancel := s.bus.Subscribe(hub.TopicChecks)
 	defer cancel()
 	timer := time.NewTimer(most)
 	defer timer.Stop()

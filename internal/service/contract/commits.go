@@ -74,36 +74,15 @@ func (s *Service) readCommits(ctx context.Context, op string, c Candidate) (comm
 	}
 	for _, d := range deployments {
 		if r, ok := project.Repo(d.Repo); ok {
-			if out.deployed[r.ID], err = s.deployedPoint(ctx, r, d); err != nil {
+			if out.deployed[r.ID], err = s.commitOf(ctx, r, d.Commit); err != nil {
 				return out, err
 			}
 		}
 	}
 	if out.release != nil {
-		out.released, err = s.deployedPoint(ctx, out.at.repo, *out.release)
+		out.released, err = s.commitOf(ctx, out.at.repo, out.release.Commit)
 	}
 	return out, err
-}
-
-// deployedPoint returns the commit of a deployment.
-func (s *Service) deployedPoint(ctx context.Context, r coord.Repo, d coord.Deployment) (point, error) {
-	out := point{repo: r, commit: d.Commit}
-	home, ok, err := s.homeOf(ctx, r)
-	if err != nil || !ok {
-		return out, err
-	}
-	out.home = home
-	got, err := s.o.Repositories.Commit(ctx, home, d.Commit)
-	if hub.CodeOf(err) == hub.CodeNotFound {
-		return out, nil
-	}
-	if err != nil {
-		return out, err
-	}
-	out.found = true
-	out.commit = got.ID
-	out.tree = got.Tree
-	return out, s.readLock(ctx, &out)
 }
 
 // headOf returns the commit of a consumer that counts for a merge: the head of its target branch in

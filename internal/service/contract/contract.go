@@ -49,6 +49,8 @@ func (in InProject) ProjectID() coord.ProjectID { return in.Project }
 // As is part of every request that acts for a repository.
 type As struct {
 	Repo string `json:"repoName,omitempty"` // its name; needed if the caller claimed several
+
+	standsIn bool // for a repository that the caller has not claimed
 }
 
 // InContract is part of every request about one contract.
@@ -87,6 +89,7 @@ type Options struct {
 	// Repositories reads repositories of this machine that are repositories of projects. Without it
 	// the hub knows of commits only what CI sends.
 	Repositories Repositories
+	Runner       Runner // of missing tests; may be nil
 
 	Files  *os.Root // folder of shared files; nil for none
 	Limits Limits
@@ -171,6 +174,9 @@ func (s *Service) isOurs(caller hub.Caller) bool {
 // has claimed it. A coordinator and the operator also speak for the hub's own repository
 // when another agent of the hub has claimed it. A caller that claimed several names one.
 func (s *Service) speaksFor(op string, p coord.Project, caller hub.Caller, as As) (coord.Repo, error) {
+	if r, ok := p.RepoNamed(as.Repo); ok && as.standsIn && (p.Owner == "" || p.Owner == s.o.Self) {
+		return r, nil
+	}
 	own := p.ReposOf(s.aid(caller))
 	if r, ok := s.ownRepo(p); len(own) == 0 && ok && s.isOurs(caller) {
 		_, local := s.local(r.Agent)

@@ -27,6 +27,41 @@ type Repositories interface {
 	File(ctx context.Context, r hub.Repository, commit, name string) ([]byte, error)
 }
 
+// Runner runs checks of the repositories of this hub.
+type Runner interface {
+	// Start queues a check on a commit for a version of a contract, such as ID@2, unless its result
+	// is known or on its way.
+	Start(ctx context.Context, caller hub.Caller, r hub.Repository, commit, check, version string) error
+}
+
+// A missingRun is a test whose result an answer lacks, and which this hub can run.
+type missingRun struct {
+	home    hub.Repository
+	commit  string
+	check   string
+	version string
+}
+
+// maxStarted is the number of runs that one answer starts.
+const maxStarted = 50
+
+// RunMissing starts the tests whose results an answer lacks, where this hub has the repository. A
+// test that failed is not run again. A caller that may not run checks starts nothing.
+func (s *Service) RunMissing(ctx context.Context, caller hub.Caller, project coord.ProjectID, r Readiness) {
+	isCI := caller.Kind == hub.CallerToken && caller.Permits(project, coord.PermitEvidence)
+	if s.o.Runner == nil || (!isCI && !caller.Local()) {
+		return
+	}
+	if isCI {
+		caller = hub.Caller{ID: hub.Self} // a token is no agent of this hub
+	}
+	for _, m := range r.runs[:min(len(r.runs), maxStarted)] {
+		if err := s.o.Runner.Start(ctx, caller, m.home, m.commit, m.check, m.version); err != nil {
+			s.o.Log.Warn("the missing test of a contract could not be started", "op", "contract.RunMissing", "repository", m.home.Path, "check", m.check, "err", err)
+		}
+	}
+}
+
 // A Commit is a commit of a repository with the tree that the hub's copy has for it.
 type Commit struct{ ID, Tree string }
 
@@ -64,47 +99,47 @@ func (s *Service) homeOf(ctx context.Context, r coord.Repo) (home hub.Repository
 // pointOf returns the commit of a repository that a revision names. Without a copy that has it, the
 // revision must be a full id: nothing else names one commit.
 func (s *Service) pointOf(ctx context.Context, op string, r coord.Repo, revision string) (point, error) {
-	out := point{repo: r, commit: revision}
-	home, ok, err := s.homeOf(ctx, r)
-	if err != nil {
-		return out, err
-	}
-	if ok {
-		out.home = home
-		got, err := s.o.Repositories.Commit(ctx, home, revision)
-		if err == nil {
-			out.found = true
-			out.commit = got.ID
-			out.tree = got.Tree
-			return out, s.readLock(ctx, &out)
-		}
-		if hub.CodeOf(err) != hub.CodeNotFound {
-			return out, err
-		}
-	}
-	if !fullID().MatchString(revision) {
-		return out, hub.Errorf(hub.CodeInvalid, op, "commit %.100q is not a full commit id, and no repository of this hub has it as %s", revision, r.Name).
+	out, err := s.commitOf(ctx, r, revision)
+	if err == nil && !out.found && !fullID().MatchString(revision) {
+		err = hub.Errorf(hub.CodeInvalid, op, "commit %.100q is not a full commit id, and no repository of this hub has it as %s", revision, r.Name).
 			WithHint("give the full id, as git rev-parse prints it")
 	}
-	return out, nil
+	return out, err
+}
+
+// commitOf returns the commit that a revision names; without one in the hub's copy the revision itself.
+func (s *Service) commitOf(ctx context.Context, r coord.Repo, revision string) (point, error) {
+	out, err := s.copied(ctx, r, func(home hub.Repository) (Commit, error) { return s.o.Repositories.Commit(ctx, home, revision) })
+	if !out.found {
+		out.commit = revision
+	}
+	return out, err
 }
 
 // targetOf returns the head of the branch that work of a repository lands in; without a commit if
 // this hub has no such repository or no such branch.
 func (s *Service) targetOf(ctx context.Context, r coord.Repo) (point, error) {
+	return s.copied(ctx, r, func(home hub.Repository) (Commit, error) { return s.o.Repositories.Target(ctx, home) })
+}
+
+// copied returns a commit of the hub's copy of a repository; a point that is not found if there is none.
+func (s *Service) copied(ctx context.Context, r coord.Repo, read func(hub.Repository) (Commit, error)) (point, error) {
 	out := point{repo: r}
 	home, ok, err := s.homeOf(ctx, r)
 	if err != nil || !ok {
 		return out, err
 	}
 	out.home = home
-	head, err := s.o.Repositories.Target(ctx, home)
-	if err != nil || head.ID == "" {
+	got, err := read(home)
+	if hub.CodeOf(err) == hub.CodeNotFound || (err == nil && got.ID == "") {
+		return out, nil
+	}
+	if err != nil {
 		return out, err
 	}
 	out.found = true
-	out.commit = head.ID
-	out.tree = head.Tree
+	out.commit = got.ID
+	out.tree = got.Tree
 	return out, s.readLock(ctx, &out)
 }
 
@@ -374,8 +409,14 @@ func (x *readiness) unproved(c coord.Contract, p point, got proof, want version)
 	if a, ok := got.failed[want]; ok {
 		return lack{fmt.Sprintf("%s on this commit against version %d ended with %s", a.check, want.n, a.result), who, "correct the code, then " + again}
 	}
+	isEarly := len(got.passed) > 0 && got.passed[0].n > want.n
+	if p.found && !isEarly {
+		for _, name := range got.names {
+			x.out.runs = append(x.out.runs, missingRun{p.home, p.commit, name, fmt.Sprintf("%s@%d", c.ID, want.n)})
+		}
+	}
 	switch {
-	case len(got.passed) > 0 && got.passed[0].n > want.n:
+	case isEarly:
 		return lack{fmt.Sprintf("it was tested against version %d, which is %s", got.passed[0].n, waitsFor(c, x.p)), x.awaited(c), fmt.Sprintf("agree: parley contract respond %q agree --version %d", c.Name, c.Version)}
 	case len(got.passed) > 0:
 		return lack{fmt.Sprintf("it was tested against version %d, and version %d is in force", got.passed[0].n, want.n), who, again}

@@ -190,7 +190,7 @@ func TestCanMergeIsClosed(t *testing.T) {
 			g := newGatehouse(t)
 			g.use(g.front)
 			test.do(g)
-			g.merge("frontend-app", "a1", contract.AnswerNo, test.reason)
+			g.merge("frontend-app", "a1", hub.AnswerNo, test.reason)
 		})
 	}
 	t.Run("bounds of a token hold", func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestCanMergeOpens(t *testing.T) {
 			g := newGatehouse(t)
 			g.use(g.front)
 			test.do(g)
-			got := g.merge("frontend-app", "a1", contract.AnswerYes, "")
+			got := g.merge("frontend-app", "a1", hub.AnswerYes, "")
 			if len(got.Asked) != 1 || got.Asked[0].Evidence == "" || got.Asked[0].By == "" {
 				t.Errorf("a yes without evidence: %+v", got)
 			}
@@ -299,9 +299,9 @@ func TestHeadOfConsumer(t *testing.T) {
 		g.run("backend-api", "b2", contract.VerifySuccess, 2)
 		ref := g.ref(2)
 		g.ran("a2", func(r *hub.CheckResult) { r.Contract = ref }) // a throwaway branch
-		g.merge("backend-api", "b2", contract.AnswerNo, "breaking for frontend-app, which has no run result for it at the head of its target branch")
+		g.merge("backend-api", "b2", hub.AnswerNo, "breaking for frontend-app, which has no run result for it at the head of its target branch")
 		g.ran("a1", func(r *hub.CheckResult) { r.Contract = ref })
-		g.merge("backend-api", "b2", contract.AnswerYes, "")
+		g.merge("backend-api", "b2", hub.AnswerYes, "")
 	})
 	t.Run("of CI alone", func(t *testing.T) {
 		k := newCrew(t)
@@ -313,11 +313,11 @@ func TestHeadOfConsumer(t *testing.T) {
 		k.run("backend-api", "b2", contract.VerifySuccess, 2)
 		_, err = k.send(coord.EvidenceBounds{Repo: "mobile-app", Checks: []string{contractTests}}, "throwaway", contractTests, contract.VerifySuccess, 2)
 		k.ok(err)
-		k.merge("backend-api", "b2", contract.AnswerNo, "its target branch is not known here")
+		k.merge("backend-api", "b2", hub.AnswerNo, "its target branch is not known here")
 		k.run("mobile-app", "m2", contract.VerifySuccess, 2)
-		k.merge("backend-api", "b2", contract.AnswerYes, "")
+		k.merge("backend-api", "b2", hub.AnswerYes, "")
 		k.run("mobile-app", "m3", contract.VerifyFailure, 2) // the newest commit of the branch counts
-		k.merge("backend-api", "b2", contract.AnswerNo, "breaking for mobile-app")
+		k.merge("backend-api", "b2", hub.AnswerNo, "breaking for mobile-app")
 	})
 	t.Run("a compatible change asks no consumer", func(t *testing.T) {
 		k := newCrew(t)
@@ -325,7 +325,7 @@ func TestHeadOfConsumer(t *testing.T) {
 		_, err := k.update(userSchema("name", "avatar", "mail"))
 		k.ok(err)
 		k.run("backend-api", "b2", contract.VerifySuccess, 2)
-		got := k.merge("backend-api", "b2", contract.AnswerYes, "")
+		got := k.merge("backend-api", "b2", hub.AnswerYes, "")
 		equal(k.desk, "not asked", got.NotAsked, []string{"frontend-app: compatible with version 2 of User"})
 	})
 }
@@ -339,7 +339,7 @@ func TestBreakingChangeIsDeployed(t *testing.T) {
 	}
 	first := func(repo, commit string) {
 		t.Helper()
-		k.deployable(repo, commit, contract.AnswerNo, "is not deployed to prod")
+		k.deployable(repo, commit, hub.AnswerNo, "is not deployed to prod")
 		_, err := ask(k.back, repo, commit, true)
 		k.refused(err, hub.CodeDenied, "first")
 		got, err := ask(operator, repo, commit, true)
@@ -354,7 +354,7 @@ func TestBreakingChangeIsDeployed(t *testing.T) {
 	k.run("frontend-app", "f1", contract.VerifySuccess, 1)
 	first("backend-api", "b1")
 	k.deploy("backend-api", "prod", "b1")
-	k.deployable("frontend-app", "f1", contract.AnswerYes, "")
+	k.deployable("frontend-app", "f1", hub.AnswerYes, "")
 	k.deploy("frontend-app", "prod", "f1")
 	_, err := ask(operator, "frontend-app", "f1", true)
 	k.refused(err, hub.CodeConflict, "--first")
@@ -363,7 +363,7 @@ func TestBreakingChangeIsDeployed(t *testing.T) {
 	r, err := k.update(userSchema("name", "picture"))
 	k.ok(err)
 	k.run("backend-api", "b2", contract.VerifySuccess, 2)
-	k.deployable("backend-api", "b2", contract.AnswerNo, "version 2, which is not agreed yet")
+	k.deployable("backend-api", "b2", hub.AnswerNo, "version 2, which is not agreed yet")
 	_, err = k.respond(k.front, r.Contract, contract.ActionAgree, "")
 	k.ok(err)
 	k.run("frontend-app", "f2", contract.VerifySuccess, 1)
@@ -371,19 +371,19 @@ func TestBreakingChangeIsDeployed(t *testing.T) {
 	k.run("frontend-app", "f3", contract.VerifySuccess, 2)
 
 	breaks := "version 2 is breaking for commit " + short(id("f1")) + " of frontend-app"
-	k.deployable("backend-api", "b2", contract.AnswerNo, breaks)
-	k.deployable("frontend-app", "f3", contract.AnswerNo, "it was tested against version 2; backend-api has version 1 in prod")
-	k.deployable("frontend-app", "f2", contract.AnswerYes, "")
+	k.deployable("backend-api", "b2", hub.AnswerNo, breaks)
+	k.deployable("frontend-app", "f3", hub.AnswerNo, "it was tested against version 2; backend-api has version 1 in prod")
+	k.deployable("frontend-app", "f2", hub.AnswerYes, "")
 	k.deploy("frontend-app", "prod", "f2")
 
-	k.deployable("frontend-app", "f3", contract.AnswerNo, "backend-api has version 1 in prod")
-	k.deployable("backend-api", "b2", contract.AnswerYes, "")
+	k.deployable("frontend-app", "f3", hub.AnswerNo, "backend-api has version 1 in prod")
+	k.deployable("backend-api", "b2", hub.AnswerYes, "")
 	k.deploy("backend-api", "prod", "b2")
 
-	k.deployable("frontend-app", "f1", contract.AnswerNo, "backend-api has version 2 in prod")
-	k.deployable("frontend-app", "f3", contract.AnswerYes, "")
+	k.deployable("frontend-app", "f1", hub.AnswerNo, "backend-api has version 2 in prod")
+	k.deployable("frontend-app", "f3", hub.AnswerYes, "")
 	k.deploy("frontend-app", "prod", "f3")
-	k.deployable("backend-api", "b1", contract.AnswerNo, "version 1 is")
+	k.deployable("backend-api", "b1", hub.AnswerNo, "version 1 is")
 }
 
 func TestEnvironments(t *testing.T) {

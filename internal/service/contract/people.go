@@ -364,7 +364,7 @@ func (a knownAnswer) event() event {
 	c := a.Candidate
 	commit := c.Commit[:min(12, len(c.Commit))]
 	fact := fmt.Sprintf("commit %s of %s can merge now", commit, c.Repo)
-	if a.Answer == AnswerNo {
+	if a.Answer == hub.AnswerNo {
 		fact = fmt.Sprintf("commit %s of %s can no longer merge", commit, c.Repo)
 	}
 	return event{EventCanMerge, c.Commit, fact, fmt.Sprintf("parley can-merge --project %s --repo %s --commit %s", c.Project, c.Repo, c.Commit)}

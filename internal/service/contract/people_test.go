@@ -90,7 +90,7 @@ func TestPeopleHearOfContracts(t *testing.T) {
 	})
 	k.use(k.front, "User.avatar")
 	exchange(t, k.desk, other, backAID, frontAID)
-	k.merge("frontend-app", "f1", contract.AnswerNo, "no test was run")
+	k.merge("frontend-app", "f1", hub.AnswerNo, "no test was run")
 	listen(t, k.desk)
 	listen(t, other)
 
@@ -106,7 +106,7 @@ func TestPeopleHearOfContracts(t *testing.T) {
 	// An answer that changes is an event, whoever finds it.
 	k.run("frontend-app", "f1", contract.VerifySuccess, 0)
 	people.next(t, contract.EventCanMerge, "commit "+short(id("f1"))+" of frontend-app can merge now", "--commit "+id("f1"))
-	k.merge("frontend-app", "f1", contract.AnswerYes, "")
+	k.merge("frontend-app", "f1", hub.AnswerYes, "")
 	k.run("frontend-app", "f1", contract.VerifyFailure, 0)
 	people.next(t, contract.EventCanMerge, "commit "+short(id("f1"))+" of frontend-app can no longer merge")
 

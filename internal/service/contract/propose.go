@@ -204,6 +204,8 @@ func (s *Service) Respond(ctx context.Context, caller hub.Caller, r Response) (R
 		return Result{}, hub.Errorf(hub.CodeInvalid, op, "comment is required: describe the change that you request").WithHint("give a comment or a suggested change")
 	}
 
+	// The word of the operator counts for any repository of a project of this hub, and is recorded as his.
+	r.As.standsIn = caller.IsOperator() && r.Action == ActionAgree
 	return s.move(ctx, caller, move{op, r.InContract, r.As, coord.PermitRespond, r.Version, does.move, r.Action, does.action, does.outcome, true, nil}, func(se *session, p coord.Project, by coord.Repo, was, c coord.Contract, out *Result) (coord.Contract, error) {
 		// A proposer cannot agree with itself unless the policy of the project is any.
 		if r.Action == ActionAgree {

@@ -147,7 +147,7 @@ func TestWithdrawnContracts(t *testing.T) {
 	for _, row := range got.Rows {
 		equal(k.desk, "state of "+row.Repository, row.State, "withdrawn")
 	}
-	k.merge("frontend-app", "c1", contract.AnswerNo, "it was withdrawn")
+	k.merge("frontend-app", "c1", hub.AnswerNo, "it was withdrawn")
 
 	_, err = k.Use(k.Context(), k.front, contract.Declaration{InContract: contract.Of(k.project.ID, k.c.ID), Remove: true})
 	k.ok(err)

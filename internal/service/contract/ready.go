@@ -25,42 +25,22 @@ type Candidate struct {
 	Directed  bool   `json:"-"`                   // contracts without a provider are left out
 }
 
-// The answers of a Readiness.
-const (
-	AnswerYes = "yes"
-	AnswerNo  = "no"
-)
-
 // A Readiness is the answer of CanMerge and CanDeploy.
 type Readiness struct {
-	Answer   string    `json:"answer"`    // yes or no
-	Asked    []Basis   `json:"asked"`     // what was there
-	Missing  []Missing `json:"missing"`   // of a no
-	NotAsked []string  `json:"not_asked"` // what needs no evidence, with the reason
-	Reasons  []Reason  `json:"reasons"`   // Missing in the form of before
-	Notes    []Reason  `json:"notes,omitempty"`
-	Checked  int       `json:"checked"`          // contracts of the repository
-	Opened   []string  `json:"opened,omitempty"` // allow-none, first: what the caller opened for this answer
+	Answer   string             `json:"answer"`    // yes or no
+	Asked    []hub.GateEvidence `json:"asked"`     // what was there
+	Missing  []hub.GateMissing  `json:"missing"`   // of a no
+	NotAsked []string           `json:"not_asked"` // what needs no evidence, with the reason
+	Reasons  []Reason           `json:"reasons"`   // Missing in the form of before
+	Notes    []Reason           `json:"notes,omitempty"`
+	Checked  int                `json:"checked"`          // contracts of the repository
+	Opened   []string           `json:"opened,omitempty"` // allow-none, first: what the caller opened for this answer
+
+	runs []missingRun // which RunMissing starts
 }
 
 // OK reports whether the answer is yes.
-func (r Readiness) OK() bool { return r.Answer == AnswerYes }
-
-// A Basis is a part of an answer that was there, with its evidence.
-type Basis struct {
-	What     string        `json:"what"`
-	Evidence string        `json:"evidence"` // the checks that passed, with their runs
-	Of       string        `json:"of"`       // the repository and its commit
-	By       string        `json:"by"`
-	At       coord.Instant `json:"at"`
-}
-
-// A Missing is a part of an answer that is not there, who can supply it, and how.
-type Missing struct {
-	What string `json:"what"`
-	Who  string `json:"who"`
-	Next string `json:"next"`
-}
+func (r Readiness) OK() bool { return r.Answer == hub.AnswerYes }
 
 // A Reason says why a commit is not ready, who must do something about it, and what.
 type Reason struct {
@@ -193,7 +173,7 @@ type readiness struct {
 func newReadiness(s *Service, r hub.Reader, p coord.Project, v *verdicts) *readiness {
 	return &readiness{
 		s: s, r: r, p: p, verdicts: v,
-		out:      Readiness{Answer: AnswerYes, Asked: []Basis{}, Missing: []Missing{}, NotAsked: []string{}, Reasons: []Reason{}},
+		out:      Readiness{Answer: hub.AnswerYes, Asked: []hub.GateEvidence{}, Missing: []hub.GateMissing{}, NotAsked: []string{}, Reasons: []Reason{}},
 		deployed: map[coord.RepoID]coord.Deployment{}, checks: map[hub.Repository][]hub.RepositoryCheck{}, runs: map[string][]hub.CheckResult{}, sent: map[string][]coord.ContractResult{},
 	}
 }
@@ -227,20 +207,20 @@ func (x *readiness) resultsOf(q coord.ResultQuery, commit, tree string) ([]coord
 
 // no adds a reason against the commit.
 func (x *readiness) no(contract, reason, who, next string) {
-	x.out.Answer = AnswerNo
+	x.out.Answer = hub.AnswerNo
 	x.out.Reasons = append(x.out.Reasons, Reason{contract, reason, who, next})
 	what := reason
 	if contract != "" {
 		what = contract + ": " + reason
 	}
-	x.out.Missing = append(x.out.Missing, Missing{what, who, next})
+	x.out.Missing = append(x.out.Missing, hub.GateMissing{What: what, Who: who, Next: next})
 }
 
 // yes adds the proof of a version to what was there.
 func (x *readiness) yes(c coord.Contract, p point, got proof, of version) {
-	x.out.Asked = append(x.out.Asked, Basis{
+	x.out.Asked = append(x.out.Asked, hub.GateEvidence{
 		What: fmt.Sprintf("%s version %d", c.Name, of.n), Evidence: strings.Join(got.names, ", "), Of: p.repo.Name + " " + shortID(p.commit),
-		By: strings.Join(got.by[of], ", "), At: got.at[of],
+		By: hub.AgentID(strings.Join(got.by[of], ", ")), At: hub.At(got.at[of].Time()),
 	})
 }
 
@@ -385,6 +365,7 @@ type MatrixRow struct {
 	Verdict    compat.Word      `json:"verdict"` // on the change from that version to the newest, for the repository
 	Newest     int              `json:"newest"`  // version of the contract
 	At         coord.Instant    `json:"at,omitzero"`
+	Ending     []string         `json:"ending,omitempty"` // what ends or has ended of the parts that the repository uses
 }
 
 // matrixPage is the most contracts on a page of the matrix.
@@ -470,6 +451,7 @@ func (x *readiness) newestResults(q MatrixQuery, last coord.ContractID) (map[coo
 // without a provider the repositories that worked on it.
 func (x *readiness) rows(c coord.Contract, results map[coord.RepoID]coord.ContractResult) (out []MatrixRow, err error) {
 	whole := false
+	ending := endingParts(c, x.p)
 	for _, r := range x.p.Repos {
 		role := roleOf(c, r.ID)
 		result, tested := results[r.ID]
@@ -479,6 +461,11 @@ func (x *readiness) rows(c coord.Contract, results map[coord.RepoID]coord.Contra
 			continue
 		}
 		row := MatrixRow{Repository: r.Name, Contract: c.Name, ID: c.ID, Role: cmp.Or(role, roleParty), State: c.State(), Verdict: compat.Unknown, Newest: c.Version, Commit: d.Commit}
+		for _, e := range ending {
+			if slices.Contains(e.Users, r.Name) {
+				row.Ending = append(row.Ending, e.String())
+			}
+		}
 		if tested {
 			row.Version = result.Version
 			row.Commit = result.Commit

@@ -106,7 +106,7 @@ func (k *crew) answered(got contract.Readiness, answer, reason string) {
 	if len(got.Missing) != len(got.Reasons) {
 		k.Errorf("missing and reasons differ: %+v", got)
 	}
-	if got.Answer != answer || !strings.Contains(first, reason) || (answer == contract.AnswerYes) != (len(got.Reasons) == 0) {
+	if got.Answer != answer || !strings.Contains(first, reason) || (answer == hub.AnswerYes) != (len(got.Reasons) == 0) {
 		k.Errorf("got %+v, want %s with %q", got, answer, reason)
 	}
 }
@@ -115,17 +115,17 @@ func TestCanMerge(t *testing.T) {
 	t.Run("yes comes from a run on that commit alone", func(t *testing.T) {
 		k := newCrew(t)
 		k.use(k.front)
-		k.merge("frontend-app", "c1", contract.AnswerNo, "no test was run")
+		k.merge("frontend-app", "c1", hub.AnswerNo, "no test was run")
 		said, err := k.Verify(k.Context(), k.front, contract.Verification{InContract: contract.Of(k.project.ID, k.c.ID), Result: contract.VerifySuccess, Evidence: contract.Evidence{Commit: id("c1"), Check: "unit"}})
 		k.ok(err)
 		equal(k.desk, "kind", said.Recorded.Kind, coord.ResultSaid)
-		k.merge("frontend-app", "c1", contract.AnswerNo, "said, not run")
+		k.merge("frontend-app", "c1", hub.AnswerNo, "said, not run")
 		got := k.run("frontend-app", "c1", contract.VerifySuccess, 0)
 		equal(k.desk, "kind", got.Recorded.Kind, coord.ResultRun)
-		k.merge("frontend-app", "c1", contract.AnswerYes, "")
-		k.merge("frontend-app", "c2", contract.AnswerNo, "no test was run")
+		k.merge("frontend-app", "c1", hub.AnswerYes, "")
+		k.merge("frontend-app", "c2", hub.AnswerNo, "no test was run")
 		k.run("frontend-app", "c1", contract.VerifyFailure, 0)
-		k.merge("frontend-app", "c1", contract.AnswerNo, "ended with failure")
+		k.merge("frontend-app", "c1", hub.AnswerNo, "ended with failure")
 		equal(k.desk, "last entry", k.journal()[len(k.journal())-1], actions.ResultRecorded)
 	})
 	t.Run("a provider waits for the consumers that a breaking change concerns", func(t *testing.T) {
@@ -133,19 +133,19 @@ func TestCanMerge(t *testing.T) {
 		k.use(k.front, "User.name")
 		k.use(k.mobile, "User.avatar")
 		k.run("backend-api", "b1", contract.VerifySuccess, 0)
-		k.merge("backend-api", "b1", contract.AnswerYes, "")
+		k.merge("backend-api", "b1", hub.AnswerYes, "")
 		r, err := k.update(userSchema("name"))
 		k.ok(err)
 		k.run("backend-api", "b2", contract.VerifySuccess, 2)
-		k.merge("backend-api", "b2", contract.AnswerNo, "version 2, which is not agreed yet: waiting for mobile-app")
+		k.merge("backend-api", "b2", hub.AnswerNo, "version 2, which is not agreed yet: waiting for mobile-app")
 		_, err = k.respond(k.mobile, r.Contract, contract.ActionAgree, "")
 		k.ok(err)
-		got := k.merge("backend-api", "b2", contract.AnswerNo, "breaking for mobile-app")
+		got := k.merge("backend-api", "b2", hub.AnswerNo, "breaking for mobile-app")
 		equal(k.desk, "reasons", len(got.Reasons), 1)
 		equal(k.desk, "who", got.Reasons[0].Who, "operator")
 		k.run("mobile-app", "m1", contract.VerifySuccess, 2)
-		k.merge("backend-api", "b2", contract.AnswerYes, "")
-		k.merge("backend-api", "b1", contract.AnswerNo, "version 1, and version 2 is in force")
+		k.merge("backend-api", "b2", hub.AnswerYes, "")
+		k.merge("backend-api", "b1", hub.AnswerNo, "version 1, and version 2 is in force")
 	})
 	t.Run("a consumer that came after the release is pending: it is named and does not block", func(t *testing.T) {
 		k := newCrew(t)
@@ -160,16 +160,16 @@ func TestCanMerge(t *testing.T) {
 			k.ok(err)
 		}
 		k.run("backend-api", "b2", contract.VerifySuccess, 2)
-		k.merge("backend-api", "b2", contract.AnswerNo, "breaking for frontend-app")
+		k.merge("backend-api", "b2", hub.AnswerNo, "breaking for frontend-app")
 		k.run("frontend-app", "f2", contract.VerifySuccess, 2)
-		got := k.merge("backend-api", "b2", contract.AnswerYes, "")
+		got := k.merge("backend-api", "b2", hub.AnswerYes, "")
 		if len(got.Notes) != 1 || !strings.Contains(got.Notes[0].Reason, "pending") || got.Notes[0].Who != "operator" {
 			t.Errorf("notes: %+v", got.Notes)
 		}
 	})
 	t.Run("a contract that is not agreed, and a repository without contracts", func(t *testing.T) {
 		k := newCrew(t)
-		k.merge("mobile-app", "m1", contract.AnswerNo, "no contract of mobile-app is known here")
+		k.merge("mobile-app", "m1", hub.AnswerNo, "no contract of mobile-app is known here")
 		d := newDesk(t, nil).begin()
 		c := d.propose()
 		got, err := d.CanMerge(d.Context(), d.back, contract.Candidate{InProject: contract.In(c.Project), Repo: "frontend-app", Commit: id("c1")})
@@ -208,10 +208,10 @@ func TestCanDeploy(t *testing.T) {
 	k.run("backend-api", "b1", contract.VerifySuccess, 0)
 	k.run("frontend-app", "f1", contract.VerifySuccess, 0)
 	k.run("mobile-app", "m1", contract.VerifySuccess, 0)
-	k.deployable("frontend-app", "f1", contract.AnswerNo, "backend-api is not deployed to prod")
-	k.deployable("backend-api", "b1", contract.AnswerNo, "frontend-app or mobile-app is not deployed to prod")
+	k.deployable("frontend-app", "f1", hub.AnswerNo, "backend-api is not deployed to prod")
+	k.deployable("backend-api", "b1", hub.AnswerNo, "frontend-app or mobile-app is not deployed to prod")
 	k.deploy("backend-api", "prod", "b1")
-	k.deployable("frontend-app", "f1", contract.AnswerYes, "")
+	k.deployable("frontend-app", "f1", hub.AnswerYes, "")
 	k.deploy("frontend-app", "prod", "f1")
 	k.deploy("mobile-app", "prod", "m1")
 
@@ -221,13 +221,13 @@ func TestCanDeploy(t *testing.T) {
 	_, err = k.respond(k.mobile, r.Contract, contract.ActionAgree, "")
 	k.ok(err)
 	k.run("backend-api", "b2", contract.VerifySuccess, 0)
-	k.deployable("backend-api", "b2", contract.AnswerNo, "breaking for commit "+id("m1")[:12]+" of mobile-app")
+	k.deployable("backend-api", "b2", hub.AnswerNo, "breaking for commit "+id("m1")[:12]+" of mobile-app")
 	k.run("mobile-app", "m2", contract.VerifySuccess, 0)
 	k.deploy("mobile-app", "prod", "m2")
-	k.deployable("backend-api", "b2", contract.AnswerYes, "")
+	k.deployable("backend-api", "b2", hub.AnswerYes, "")
 
 	// A consumer that was tested against version 2 fits version 1, which has more.
-	k.deployable("mobile-app", "m2", contract.AnswerYes, "")
+	k.deployable("mobile-app", "m2", hub.AnswerYes, "")
 	_, err = k.CanDeploy(k.Context(), k.back, contract.Candidate{InProject: contract.In(k.project.ID), Repo: "mobile-app", Commit: id("m2")})
 	k.refused(err, hub.CodeInvalid, "env")
 

@@ -17,6 +17,7 @@ type TestChange struct {
 	Repo   string `json:"repo"`
 	Check  string `json:"check"`
 	Remove bool   `json:"remove,omitempty"`
+	Only   bool   `json:"-"` // in place of the other tests of the repository
 }
 
 // Tests are the tests of a contract.
@@ -77,11 +78,16 @@ func (s *Service) Test(ctx context.Context, caller hub.Caller, c TestChange) (Te
 				return err
 			}
 		}
-		out = testsOf(p, was)
-		if isNamed != c.Remove {
-			return nil
+		now := was
+		if isNamed == c.Remove {
+			now, err = se.putTest(p, repo, now, c)
 		}
-		now, err := se.putTest(p, repo, was, c)
+		for _, t := range was.Terms.Tests {
+			isOther := c.Only && t.Repo == repo.ID && t.Check != c.Check && !t.Removed
+			if isOther && err == nil {
+				now, err = se.putTest(p, repo, now, TestChange{Check: t.Check, Remove: true})
+			}
+		}
 		out = testsOf(p, now)
 		return err
 	})

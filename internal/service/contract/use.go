@@ -228,7 +228,34 @@ type Impact struct {
 	To       int         `json:"to"`
 	Verdict  compat.Word `json:"verdict"`
 
-	Consumers []Affected `json:"consumers"`
+	Consumers []Affected   `json:"consumers"`
+	Ending    []EndingPart `json:"ending"` // parts that end or have ended
+}
+
+// An EndingPart is a part of a contract that ends or has ended, with the consumers that use it still.
+type EndingPart struct {
+	Part      string   `json:"part,omitempty"`  // "" for the whole contract
+	Until     string   `json:"until,omitempty"` // the last day
+	Withdrawn bool     `json:"withdrawn,omitempty"`
+	Users     []string `json:"still_used_by"`
+}
+
+// String names the part and its end.
+func (e EndingPart) String() string {
+	what := cmp.Or(e.Part, "the whole contract")
+	if e.Withdrawn {
+		return what + " was withdrawn"
+	}
+	return what + " ends after " + e.Until
+}
+
+// endingParts returns the parts of a contract that end or have ended.
+func endingParts(c coord.Contract, p coord.Project) []EndingPart {
+	out := []EndingPart{}
+	for _, e := range c.Terms.Ends {
+		out = append(out, EndingPart{e.Part, e.Until, e.Withdrawn, usersOf(c, p, e.Part)})
+	}
+	return out
 }
 
 // An Affected is a consumer with the findings that touch its parts.
@@ -256,7 +283,7 @@ func (s *Service) Impact(ctx context.Context, caller hub.Caller, q ImpactQuery) 
 	if err != nil {
 		return Impact{}, err
 	}
-	out := Impact{Contract: got.contract.Name, From: got.from, To: got.to, Verdict: got.verdict.Verdict, Consumers: []Affected{}}
+	out := Impact{Contract: got.contract.Name, From: got.from, To: got.to, Verdict: got.verdict.Verdict, Consumers: []Affected{}, Ending: endingParts(got.contract, got.project)}
 	for _, one := range got.verdict.Consumers {
 		r, _ := got.project.RepoNamed(one.Repository)
 		u, _ := got.contract.Terms.Use(r.ID)

@@ -30,8 +30,8 @@ type ReadyParams struct {
 	WaitS strictjson.Count `json:"waitS,omitzero"` // seconds to wait for a yes; most 60
 }
 
-// waits performs CanMerge or CanDeploy, and again after each change until the answer is yes or
-// the time is over.
+// waits performs CanMerge or CanDeploy, starts the tests that a no lacks, and asks again after each
+// change until the answer is yes or the time is over.
 func waits(do func(*contract.Service, context.Context, hub.Caller, contract.Candidate) (contract.Readiness, error)) func(context.Context, *Services, hub.Caller, ReadyParams) (contract.Readiness, error) {
 	return func(ctx context.Context, s *Services, c hub.Caller, p ReadyParams) (contract.Readiness, error) {
 		wait := time.Duration(p.WaitS) * time.Second
@@ -40,14 +40,17 @@ func waits(do func(*contract.Service, context.Context, hub.Caller, contract.Cand
 		}
 
 		// The subscription begins before the first answer, so that no change is missed in between.
-		hints, cancel := s.Bus.Subscribe(hub.TopicChanges)
+		hints, cancel := s.Bus.Subscribe(hub.TopicChanges, hub.TopicChecks)
 		defer cancel()
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
-		for {
+		for first := true; ; first = false {
 			got, err := do(s.Contracts, ctx, c, p.Candidate)
 			if err != nil || got.OK() || wait == 0 {
 				return got, err
+			}
+			if first {
+				s.Contracts.RunMissing(ctx, c, p.Project, got)
 			}
 			select {
 			case <-hints:
@@ -104,6 +107,11 @@ func whoBreaks(ctx context.Context, s *Services, c hub.Caller, p contract.Impact
 		text.WriteString(". ")
 	}
 
+	for _, e := range got.Ending {
+		if len(e.Users) > 0 {
+			fmt.Fprintf(&text, "%s, and %s still uses it. ", e, strings.Join(e.Users, ", "))
+		}
+	}
 	a := Answer{Answer: string(worst), Text: text.String(), Next: "contract/update with this content: the affected consumers are asked"}
 	switch {
 	case len(got.Consumers) == 0:
