@@ -10,6 +10,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/coordination"
@@ -61,6 +62,17 @@ func (s *scene) contracts() {
 	}
 	if answer := must(rpc.Call(ctx, mallory, coordination.CanMerge, coordination.ReadyParams{Candidate: contract.Candidate{InProject: in, Repo: "web", Commit: good}}))(s.t); !answer.OK() {
 		s.t.Errorf("the good commit may not be merged: %+v", answer)
+	}
+
+	// A wait runs the missing test of the bad commit, which fails.
+	answer := must(rpc.Call(ctx, mallory, coordination.CanMerge, coordination.ReadyParams{Candidate: contract.Candidate{InProject: in, Repo: "web", Commit: bad}, WaitS: 5}))(s.t)
+	s.try(answer.OK(), "the bad commit may be merged after a wait: %+v", answer)
+
+	// Words of an exchange, and of a peer about itself, as trust in a peer.
+	for i, word := range []string{"", federation.ListedVerified, federation.ListedUnverified} {
+		p := coordination.PeerParams{AID: coord.AID(fmt.Sprintf("aid://shop%d.example/hub@1.0.0", i)), Endpoint: "https://127.0.0.1:9", Listed: word}
+		added := must(rpc.Call(ctx, operator, coordination.AddPeer, p))(s.t)
+		s.try(added.Peer.Trust == federation.TrustVerified, "a peer that an exchange lists as %q is verified at once", word)
 	}
 
 	// Answers that an agent's own key opens, and deployments that it makes up.
