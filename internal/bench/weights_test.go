@@ -346,12 +346,12 @@ func (h *heavyHub) commit(t testing.TB, message string, files map[string]string)
 
 // heavyChanges are files before and after a change: little in git, and much to compare.
 var heavyChanges = map[string][2]map[string]string{
-	"8 MiB of line ends":      {{"ends": strings.Repeat("\n", 8<<20)}, {"ends": strings.Repeat("x\n\n", 4<<20)}},
-	"240,000 lines of a kind": {{"kinds": ofKinds(240_000, 7)}, {"kinds": ofKinds(240_000, 11)}},
-	"150 moved files":         {movedFiles("a", 0), movedFiles("b", 1)},
-	"a line of 15 MiB":        {{"line": strings.Repeat("x", 15<<20)}, {"line": strings.Repeat("x", 15<<20-1) + "y"}},
-	"a text of 40 MiB":        {{}, {"text": strings.Repeat("a line of this text\n", 2<<20)}},
-	"300 odd names":           {{}, oddFiles(300)},
+	"8 MiB of line ends":          {{"ends": strings.Repeat("\n", 8<<20)}, {"ends": strings.Repeat("x\n\n", 4<<20)}},
+	"90,000 lines of eight kinds": {{"kinds": ofKinds(90_000, 7)}, {"kinds": ofKinds(90_000, 11)}},
+	"150 moved files":             {movedFiles("a", 0), movedFiles("b", 1)},
+	"a line of 15 MiB":            {{"line": strings.Repeat("x", 15<<20)}, {"line": strings.Repeat("x", 15<<20-1) + "y"}},
+	"a text of 40 MiB":            {{}, {"text": strings.Repeat("a line of this text\n", 2<<20)}},
+	"300 odd names":               {{}, oddFiles(300)},
 }
 
 // ofKinds returns lines of eight kinds in an order without repetition.

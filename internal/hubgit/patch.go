@@ -2,6 +2,7 @@ package hubgit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -16,7 +17,7 @@ import (
 // Bounds of the comparison of lines. Git holds both versions of a file in memory with about 70
 // bytes for each line, and a file of nothing but line ends is packed a thousandfold.
 const (
-	maxComparedLines = 250_000  // of one version of a file
+	maxComparedLines = 100_000  // of one version of a file
 	maxComparedBytes = 16 << 20 // of one version of a file
 	maxUncompared    = 200      // files of a change beyond these bounds; with more, no file is compared
 	maxMoves         = "200"    // files on each side between which moves are searched
@@ -96,21 +97,32 @@ func (c *Copy) Lines(ctx context.Context, old, new string) (insertions, deletion
 	return insertions, deletions, nil
 }
 
-// Binaries returns the changed files between two commits of the copy that are no text.
+// Binaries returns the changed files between two commits of the copy that are no text, before or after
+// the change. It reads their beginning, and compares nothing.
 func (c *Copy) Binaries(ctx context.Context, old, new string) (map[string]bool, error) {
-	var list bytes.Buffer
-	large, err := c.compare(ctx, old, new, &list, "--numstat", "--no-renames", "-z")
+	changes, err := c.changes(ctx, cmp.Or(old, c.source.emptyTree()), new)
+	if err != nil || len(changes) == 0 {
+		return nil, err
+	}
+	sizes, err := c.sizes(ctx, changes)
 	if err != nil {
 		return nil, err
 	}
+	r := &reader{copy: c}
+	defer r.close()
 	out := map[string]bool{}
-	for record := range strings.SplitSeq(list.String(), "\x00") {
-		if name, isBinary := strings.CutPrefix(record, "-\t-\t"); isBinary {
-			out[name] = true
+	for _, ch := range changes {
+		for _, id := range []string{ch.oldID, ch.newID} {
+			size, isBlob := sizes[id]
+			if !isBlob || out[ch.Path] {
+				continue
+			}
+			_, isText, err := r.linesOf(ctx, id, size)
+			if err != nil {
+				return nil, err
+			}
+			out[ch.Path] = !isText
 		}
-	}
-	for _, f := range large {
-		out[f.Path] = !f.isText
 	}
 	return out, nil
 }
@@ -237,6 +249,8 @@ func (c *Copy) uncompared(ctx context.Context, old, new string) (uncompared, err
 	if err != nil {
 		return nil, err
 	}
+	r := &reader{copy: c}
+	defer r.close()
 	var out uncompared
 	for _, ch := range changes {
 		f := largeFile{Change: ch}
@@ -245,11 +259,11 @@ func (c *Copy) uncompared(ctx context.Context, old, new string) (uncompared, err
 			if size <= maxComparedLines || len(out) > maxUncompared { // a line has a byte at least
 				continue
 			}
-			lines, isText, err := c.linesOf(ctx, id, size)
+			lines, isText, err := r.linesOf(ctx, id, size)
 			if err != nil {
 				return nil, err
 			}
-			if size > maxComparedBytes || lines > maxComparedLines {
+			if size > maxComparedBytes || (isText && lines > maxComparedLines) {
 				f.size = max(f.size, size)
 				f.lines = max(f.lines, lines)
 				f.isText = f.isText || isText
@@ -294,36 +308,57 @@ func (c *Copy) sizes(ctx context.Context, changes []Change) (map[string]int64, e
 // textBytes are the first bytes of a file, by which git says whether it is a text.
 const textBytes = 8000
 
-// linesOf reports whether a blob is a text as git says, and counts its lines unless it is larger than
-// maxComparedBytes.
-func (c *Copy) linesOf(ctx context.Context, id string, size int64) (lines int64, isText bool, err error) {
-	contents, err := c.contents(ctx)
-	if err != nil {
-		return 0, false, err
-	}
-	defer contents.close()
-	if _, err := contents.begin(id); err != nil {
-		return 0, false, err
-	}
-	head := make([]byte, min(size, textBytes))
-	if _, err := io.ReadFull(contents.out, head); err != nil {
-		return 0, false, failed(err, "read objects", c.bare)
-	}
-	if isText = bytes.IndexByte(head, 0) < 0; !isText || size > maxComparedBytes {
-		return 0, isText, nil
-	}
-	count := &lineCounter{}
-	count.Write(head)
-	if _, err := io.CopyN(count, contents.out, size-int64(len(head))); err != nil {
-		return 0, isText, failed(err, "read objects", c.bare)
-	}
-	return count.lines, isText, nil
+// A reader reads contents of a copy through one process of git, which it starts again after a content
+// that it does not read to its end.
+type reader struct {
+	copy     *Copy
+	contents *contents // nil before the first content, and after a large one
 }
 
-// A lineCounter counts the line ends that are written to it.
-type lineCounter struct{ lines int64 }
+// close ends the process.
+func (r *reader) close() {
+	if r.contents != nil {
+		r.contents.close()
+		r.contents = nil
+	}
+}
+
+// linesOf reports whether a blob is a text as git says, and counts its lines unless it is no text or
+// larger than maxComparedBytes.
+func (r *reader) linesOf(ctx context.Context, id string, size int64) (lines int64, isText bool, err error) {
+	if r.contents == nil {
+		if r.contents, err = r.copy.contents(ctx); err != nil {
+			return 0, false, err
+		}
+	}
+	if size > maxComparedBytes {
+		defer r.close()
+		if _, err := r.contents.begin(id); err != nil {
+			return 0, false, err
+		}
+		head := make([]byte, textBytes)
+		if _, err := io.ReadFull(r.contents.out, head); err != nil {
+			return 0, false, failed(err, "read objects", r.copy.bare)
+		}
+		return 0, bytes.IndexByte(head, 0) < 0, nil
+	}
+	count := &lineCounter{}
+	if _, err := r.contents.copy(count, id); err != nil {
+		return 0, false, err
+	}
+	return count.lines, !count.isBinary, nil
+}
+
+// A lineCounter counts the line ends that are written to it, and finds a zero byte among the first bytes.
+type lineCounter struct {
+	lines, size int64
+	isBinary    bool
+}
 
 func (l *lineCounter) Write(p []byte) (int, error) {
+	head := p[:max(0, min(int64(len(p)), textBytes-l.size))]
+	l.isBinary = l.isBinary || bytes.IndexByte(head, 0) >= 0
+	l.size += int64(len(p))
 	l.lines += int64(bytes.Count(p, []byte{'\n'}))
 	return len(p), nil
 }

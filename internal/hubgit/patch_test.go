@@ -24,7 +24,7 @@ func TestLargeFilesAreNotCompared(t *testing.T) {
 	}
 	for _, want := range []string{
 		"+two\n",
-		"File \"lines.txt\" was modified, and is not compared: a text of 300000 lines with 300001 bytes; at most 250000 lines and 16777216 bytes are\n",
+		"File \"lines.txt\" was modified, and is not compared: a text of 300000 lines with 300001 bytes; at most 100000 lines and 16777216 bytes are\n",
 		"File \"odd\\n\\\"\\u202ename.txt\" was modified, and",
 		"File \"wide.txt\" was added, and is not compared: a text with 17825792 bytes",
 	} {
@@ -40,6 +40,10 @@ func TestLargeFilesAreNotCompared(t *testing.T) {
 	binary := r.branch(first, "binary", "image", "\x00"+wide)
 	if patch, cut, err := r.copy().Patch(t.Context(), before.ID, binary.ID, 1<<20); err != nil || cut || !strings.Contains(patch, "no text with 17825793 bytes") {
 		t.Errorf("cut %t, %v:\n%.2000s", cut, err, patch)
+	}
+
+	if got, err := r.copy().Binaries(t.Context(), before.ID, binary.ID); err != nil || !got["image"] || len(got) != 1 {
+		t.Errorf("got the binary files %v (%v)", got, err)
 	}
 
 	// The large files of two changes are compared by their content.
@@ -61,7 +65,7 @@ func TestLargeFilesAreNotCompared(t *testing.T) {
 // TestManyLargeFiles compares nothing of a change with hundreds of large files.
 func TestManyLargeFiles(t *testing.T) {
 	r := newRepository(t)
-	long := strings.Repeat("\n", 250_001)
+	long := strings.Repeat("\n", 100_001)
 	first := r.commit("a.txt", "one\n")
 	files := []string{"a.txt", "two\n"}
 	for i := range 201 {
