@@ -51,6 +51,10 @@ func (quarry) Files(context.Context, string, string, string) ([]landing.File, er
 
 func (quarry) Fork(context.Context, string, string, string) (string, error) { return "", nil }
 
+func (quarry) Missing(context.Context, string, string, string, []string) (map[string]bool, error) {
+	return nil, nil
+}
+
 func (quarry) Joins(context.Context, string, string, string) ([]landing.Join, error) { return nil, nil }
 
 func (quarry) Combine(context.Context, string, string, string, string) (string, []string, error) {
@@ -71,6 +75,10 @@ func (quarry) Known(context.Context, string) ([]landing.Check, error) {
 
 func (quarry) Concerned(_ context.Context, _, _, _ string, names []string) ([]string, error) {
 	return names, nil
+}
+
+func (quarry) Judged(context.Context, string, string, string, []string) ([]hub.JudgeFinding, error) {
+	return nil, nil
 }
 
 func (quarry) Run(context.Context, landing.CheckRun) (landing.CheckReport, error) {
