@@ -750,18 +750,15 @@ func (l landingWork) Held(ctx context.Context, repository string, since hub.Time
 	}
 	out = slices.DeleteFunc(out, func(p landing.Piece) bool { return folders[p.Folder] != repository })
 	for i, p := range out {
-		if p.Task == "" {
-			continue
-		}
-		c, err := git.copyOf(ctx, p.Folder)
-		if err != nil {
-			return nil, err
-		}
-		out[i].Branch = c.Branch(ctx)
 		if p.Commit != "" {
 			continue
 		}
-		head, err := git.Resolve(ctx, p.Folder, "HEAD") // it was not submitted with a commit
+		c, err := git.copyOf(ctx, p.Folder) // work under way, or submitted without a commit
+		if err != nil {
+			return nil, err
+		}
+		out[i].Branch = cmp.Or(p.Branch, c.Branch(ctx))
+		head, err := git.Resolve(ctx, p.Folder, "HEAD")
 		if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
 			return nil, err
 		}

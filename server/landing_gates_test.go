@@ -320,3 +320,35 @@ func TestReviewerSeesAll(t *testing.T) {
 		t.Errorf("since %q: the difference of %d bytes ends with %q", v.Approved, len(text), text[max(0, len(text)-80):])
 	}
 }
+
+// The branch of a handoff waits for the review that its package asks for, also while the work is under way
+// and though the package names no branch. Its owner reads who queued it.
+func TestBranchOfAHandoffWaitsForItsReview(t *testing.T) {
+	d := newDesk(t)
+	keys := d.hub.add(t, "planner", "builder", "other")
+	d.allow(d.ctx, d.operator, api.LandingParams{By: hub.LandingAuto})
+	work := filepath.Join(filepath.Dir(d.dir), "work")
+	d.git("worktree", "add", "-q", "-b", "work", work)
+	do := func(key string, p api.HandoffParams) hub.HandoffID {
+		t.Helper()
+		return must(rpc.Call(d.ctx, d.hub.as(key), api.Handoff, p))(t).Report.ID
+	}
+	id := do(keys[0], api.HandoffParams{Action: "initiate", To: "builder", TaskID: "R-1", Title: "login", Summary: "s", NextStep: "n", Criteria: api.Criteria{"c"}, Worktree: work, Review: "operator"})
+	do(keys[1], api.HandoffParams{Action: "accept", ID: id})
+	if err := os.WriteFile(filepath.Join(work, "mod", "login"), []byte("ok\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	d.git("-C", work, "add", "-A")
+	d.git("-C", work, "commit", "-q", "-m", "login")
+	for _, ref := range []string{"work", d.git("rev-parse", "work")} {
+		e := must(rpc.Call(d.ctx, d.hub.as(keys[2]), api.Land, api.LandParams{Ref: ref, Repo: d.dir}))(t).Entries[0]
+		if e.State != hub.EntryWaiting || e.Reason != "waits for the review of operator" || e.Missing[0].Next != "parley review "+string(e.ID)+" approve" {
+			t.Errorf("%s: %s %q %+v", ref, e.State, e.Reason, e.Missing)
+		}
+		must(rpc.Call(d.ctx, d.operator, api.CancelLanding, api.EntryParams{ID: e.ID}))(t)
+	}
+	mail, err := json.Marshal(must(rpc.Call(d.ctx, d.hub.as(keys[1]), api.Inbox, api.InboxParams{}))(t).Messages)
+	if err != nil || !strings.Contains(string(mail), "other queued your work (work) as l1") {
+		t.Errorf("its owner reads %s", mail)
+	}
+}

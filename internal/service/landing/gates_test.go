@@ -376,8 +376,10 @@ func TestQuestionsOfThePage(t *testing.T) {
 	if !*update || !ok {
 		t.Fatalf("%s does not have the table; run with -update. Want:\n%s", page, table)
 	}
-	_, after, _ = strings.Cut(after, "\n\n")
-	if err := os.WriteFile(page, []byte(before+table+"\n"+after), 0o644); err != nil {
+	for strings.HasPrefix(after, "| ") {
+		_, after, _ = strings.Cut(after, "\n")
+	}
+	if err := os.WriteFile(page, []byte(before+table+after), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

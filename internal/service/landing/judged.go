@@ -42,14 +42,25 @@ func wordText(all []hub.JudgeFinding) string {
 }
 
 // admitAgain lets an entry wait if it has not what it needs now to land: the policy, the checks or the
-// target may have changed since it was queued. It reports whether the entry waits. An undo was admitted
-// with the word that it needs.
+// target may have changed since it was queued, and only the state that will be shows whose work it takes
+// back. It reports whether the entry waits. An undo was admitted with the word that it needs.
 func (w *worker) admitAgain(ctx context.Context, tip, made Commit, e hub.LandingEntry) (waits bool, err error) {
 	if e.Undoes != "" {
 		return false, nil
 	}
 	if e.Judged, err = w.s.judged(ctx, w.policy, tip.ID, made.ID, e.Checks); err != nil {
 		return false, err
+	}
+	taken, err := w.takesBack(ctx, tip, made, e)
+	if err != nil {
+		return false, err
+	}
+	if text := taken.text(); text != e.TakesBack {
+		if text != "" { // a review was waived without knowing that
+			e.Without = slices.DeleteFunc(slices.Clone(e.Without), func(v hub.Waiver) bool { return v.What == hub.GateReview })
+		}
+		e.TakesBack = text
+		e.Takes = taken.by
 	}
 	piece, err := w.s.pieceOf(ctx, e)
 	if err != nil {

@@ -227,6 +227,19 @@ func TestWaive(t *testing.T) {
 		}
 	}
 
+	// The head is red, as the operator decided: it is shown, and nobody is blamed.
+	w.turn()
+	view, err := w.View(w.ctx, w.repo.dir, "main")
+	w.must(err)
+	if view.Target == nil || view.Target.State != landing.TargetRed || view.Target.By != "" {
+		t.Errorf("target: %+v", view.Target)
+	}
+	for _, mail := range w.inbox(operator) {
+		if strings.Contains(mail.Summary, "is red at") {
+			t.Errorf("the operator reads %q", mail.Summary)
+		}
+	}
+
 	// The word counts for one commit of one entry.
 	w.repo.write(commitOf{branch: "fix", from: "refs/heads/fix", files: map[string]string{"mod/more": "broken\n"}})
 	again := w.land(ada, "fix")

@@ -140,6 +140,14 @@ func (w *worker) judge(ctx context.Context, head Commit, kept bool) error {
 // noteMoved tells the operator and the authors that something else than the queue made the target red,
 // if the hub saw it move, and the owners of landings that it took back.
 func (w *worker) noteMoved(ctx context.Context, before string, head Commit, wasSeen bool) error {
+	landed, err := w.newestLanded(ctx, maxHeadLandings)
+	if err != nil {
+		return err
+	}
+	isOwn := func(l hub.LandingEntry) bool { return l.Head == head.ID }
+	if slices.ContainsFunc(landed, isOwn) { // the queue brought it, without checks by the operator's word
+		return nil
+	}
 	now := w.s.targetOf(w.policy)
 	moved, err := w.s.git.Change(ctx, w.policy.Repository, before, head.ID, 0)
 	if err != nil {
@@ -151,10 +159,6 @@ func (w *worker) noteMoved(ctx context.Context, before string, head Commit, wasS
 	w.s.target[w.id] = t
 	w.s.mu.Unlock()
 
-	landed, err := w.newestLanded(ctx, maxHeadLandings)
-	if err != nil {
-		return err
-	}
 	gone, err := w.takenBack(ctx, before, head.ID, landed)
 	if err != nil {
 		return err

@@ -391,9 +391,6 @@ func (w *worker) take(ctx context.Context, head Commit, entries []hub.LandingEnt
 			}
 			return w.alreadyThere(ctx, e, head)
 		}
-		if asked, err := w.askAboutTaking(ctx, tip, made.Commit, e); err != nil || asked {
-			return err
-		}
 		if waits, err := w.admitAgain(ctx, tip, made.Commit, e); err != nil || waits {
 			return err
 		}
@@ -417,34 +414,6 @@ func (w *worker) take(ctx context.Context, head Commit, entries []hub.LandingEnt
 	w.attempt = a
 	w.results = map[string]CheckReport{}
 	return nil
-}
-
-// askAboutTaking lets an entry wait for a word if it takes back the work of others, unless it has that
-// word for these files. It reports whether the entry waits.
-func (w *worker) askAboutTaking(ctx context.Context, tip, made Commit, e hub.LandingEntry) (asked bool, err error) {
-	if e.Undoes != "" {
-		return false, nil
-	}
-	taken, err := w.takesBack(ctx, tip, made, e)
-	if err != nil {
-		return false, err
-	}
-	text := taken.text()
-	if text == "" {
-		return false, nil
-	}
-	reviews, err := hub.Read(ctx, w.s.store, func(r hub.Reader) ([]hub.Review, error) { return reviewsOf(r, e) })
-	hasWord := func(v hub.Review) bool {
-		return v.Commit == e.Commit && v.State == hub.ReviewStateApproved && v.TakesBack == text
-	}
-	isWaived := e.Waives(hub.GateReview) && e.TakesBack == text
-	if err != nil || isWaived || slices.ContainsFunc(reviews, hasWord) {
-		return false, err
-	}
-	e.TakesBack = text
-	e.Takes = taken.by
-	e.Without = slices.DeleteFunc(slices.Clone(e.Without), func(v hub.Waiver) bool { return v.What == hub.GateReview })
-	return true, w.askForWord(ctx, e)
 }
 
 // returnBroken returns the entries that the contracts of the repository do not allow, and reports
