@@ -55,6 +55,13 @@ func stopBy(ctx context.Context, t *acp.AgentTurn) error {
 	if isOnce {
 		os.Remove(beside(t.Dir, "cause"))
 	}
+	if text, isError := strings.CutPrefix(cause, "error "); isError {
+		raw, _ := json.Marshal(map[string]string{"message": text})
+		return &jsonrpc.Error{Code: jsonrpc.CodeInternal, Message: "Internal error", Data: raw}
+	}
+	if text, isSaid := strings.CutPrefix(cause, "say "); isSaid {
+		return t.Say(ctx, text)
+	}
 	switch cause {
 	case "quota for 6 seconds":
 		return failure(`{"codexErrorInfo":"usageLimitExceeded","message":"Try again in 6 seconds."}`)

@@ -89,6 +89,26 @@ func TestSnapshotAndApply(t *testing.T) {
 			if left, _ := filepath.Glob(filepath.Join(linked, ".parley-*")); len(left) > 0 {
 				t.Errorf("left: %v", left)
 			}
+
+			// Applied twice, it changes nothing: before and after the changes are committed. A further change
+			// of one of the files is in its way.
+			status := r.gitIn(linked, "status", "--porcelain", "--untracked-files=all")
+			again, err := r.copy().Apply(t.Context(), got.Commit.ID, linked)
+			if now := r.gitIn(linked, "status", "--porcelain", "--untracked-files=all"); err != nil || len(again.Waits)+len(again.Conflicts) > 0 || now != status {
+				t.Errorf("twice: %+v (%v), %q", again, err, now)
+			}
+			writeFile(t, filepath.Join(linked, "a.txt"), "changed further\n")
+			if again, err = r.copy().Apply(t.Context(), got.Commit.ID, linked); err != nil || len(again.Waits) == 0 || read(t, linked, "a.txt") != "changed further\n" {
+				t.Errorf("after a further change: %+v (%v), %q", again, err, read(t, linked, "a.txt"))
+			}
+			writeFile(t, filepath.Join(linked, "a.txt"), "changed\n")
+			r.gitIn(linked, "update-index", "--no-assume-unchanged", "hidden.txt")
+			r.gitIn(linked, "add", "-A")
+			r.gitIn(linked, "commit", "-q", "-m", "the work")
+			again, err = r.copy().Apply(t.Context(), got.Commit.ID, linked)
+			if now := r.gitIn(linked, "status", "--porcelain"); err != nil || len(again.Paths)+len(again.Waits)+len(again.Conflicts) > 0 || now != "" {
+				t.Errorf("after the commit: %+v (%v), %q", again, err, now)
+			}
 		})
 	}
 }

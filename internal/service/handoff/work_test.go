@@ -261,7 +261,10 @@ func TestDone(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		d.edit(trees["two"], "the fix")
+		if err := os.WriteFile(filepath.Join(trees["two"], "a.go"), []byte("package a\n\n// the fix\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		d.commit(trees["two"], "the same by hand")
 		e := d.refused(hub.CodeUnproven, func() (handoff.Report, error) {
 			return d.Complete(t.Context(), builder, all[1].ID, handoff.Completion{})
 		})
