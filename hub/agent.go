@@ -73,7 +73,7 @@ const (
 type Agent struct {
 	ID        AgentID    `json:"id"`
 	Role      Role       `json:"role"`
-	Auditor   bool       `json:"auditor,omitempty"` // may read everything
+	Auditor   bool       `json:"auditor,omitempty"` // may read what others write, but for what Caller.ReadsAsAuditor names
 	State     AgentState `json:"state"`
 	CreatedAt Time       `json:"created_at,omitzero"`
 	Can       []string   `json:"can,omitempty"` // abilities that the operator names, for agents that choose a recipient
@@ -282,3 +282,8 @@ func (c Caller) Coordinates() bool { return c.IsOperator() || c.Role == RoleCoor
 
 // Audits reports whether c may read messages that it neither sent nor received.
 func (c Caller) Audits() bool { return c.IsOperator() || c.Auditor }
+
+// ReadsAsAuditor reports whether c reads the work of others as an auditor, and so neither
+// messages of high sensitivity nor restricted packages: a viewer, or an agent that is an
+// auditor. The operator and the hub itself read everything.
+func (c Caller) ReadsAsAuditor() bool { return c.Auditor && c.Kind != "" && !c.IsOperator() }

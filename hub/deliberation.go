@@ -124,6 +124,26 @@ func (d Deliberation) Concerns(agent AgentID) bool {
 	return agent == d.From || slices.Contains(d.Asked, agent) || slices.Contains(d.Deciders, agent)
 }
 
+// SensitiveText replaces a text of high sensitivity for readers that may know of it and not read it.
+const SensitiveText = "high-sensitivity text"
+
+// WithheldFrom reports whether c may read d only without its texts: d has high sensitivity, and c
+// reads it as an auditor that takes no part.
+func (d Deliberation) WithheldFrom(c Caller) bool {
+	return c.ReadsAsAuditor() && d.Policy.Sensitivity == SensitivityHigh && !d.Concerns(c.ID)
+}
+
+// For returns d as c may read it.
+func (d Deliberation) For(c Caller) Deliberation {
+	if !d.WithheldFrom(c) {
+		return d
+	}
+	d.Title = SensitiveText
+	d.Conditions = nil
+	d.Outcome, d.Reason = "", ""
+	return d
+}
+
 // Pair returns the pair with one of those asked. The opening message is the first of
 // every pair.
 func (d Deliberation) Pair(agent AgentID) Pair {
@@ -249,6 +269,29 @@ type Decision struct {
 	Status    string    `json:"status"` // proposed, decided or superseded
 	Refs      []string  `json:"context_refs,omitempty"`
 	At        Time      `json:"at,omitzero"`
+}
+
+// DecisionFor returns d as c may read it: the words of a decision on a deliberation whose texts are
+// withheld from c are withheld, too.
+func DecisionFor(r Reader, c Caller, d Decision) (Decision, error) {
+	if !c.ReadsAsAuditor() {
+		return d, nil
+	}
+	for _, ref := range d.Refs {
+		talk, err := r.Deliberation(ref)
+		if CodeOf(err) == CodeNotFound {
+			continue
+		}
+		if err != nil {
+			return d, err
+		}
+		if talk.WithheldFrom(c) {
+			d.Title = SensitiveText
+			d.Decision = SensitiveText
+			d.Rationale = ""
+		}
+	}
+	return d, nil
 }
 
 // A DecisionQuery chooses decisions, newest first. Empty members do not restrict.

@@ -64,8 +64,25 @@ const forgottenPayload = `{"forgotten":"the operator removed the text of this me
 
 // Forgotten returns e without its text: without payload, topic, context and unknown
 // members.
-func (e Envelope) Forgotten() Envelope {
-	e.Payload = json.RawMessage(forgottenPayload)
+func (e Envelope) Forgotten() Envelope { return e.withoutText(forgottenPayload) }
+
+// withheldPayload is the payload of a message of high sensitivity, as an auditor reads it.
+const withheldPayload = `{"withheld":"text of high sensitivity: its sender, its recipients and the operator can read it"}`
+
+// Withheld returns e without its text, as Forgotten does, for a reader that may know of the
+// message and not read it. It is never stored.
+func (e Envelope) Withheld() Envelope { return e.withoutText(withheldPayload) }
+
+// WithheldFrom reports whether c may read e only without its text, by what the envelope says:
+// c reads as an auditor, and e has high sensitivity. A member of the team of e may still read it.
+func (e Envelope) WithheldFrom(c Caller) bool {
+	isParty := e.From == c.ID || e.Broadcast() || slices.Contains(e.To, c.ID)
+	return c.ReadsAsAuditor() && e.Policy.Sensitivity == SensitivityHigh && !isParty
+}
+
+// withoutText returns e with another payload, and without topic, context and unknown members.
+func (e Envelope) withoutText(payload string) Envelope {
+	e.Payload = json.RawMessage(payload)
 	e.Topic = ""
 	e.Context = nil
 	e.Extra = nil
@@ -185,14 +202,15 @@ type Policy struct {
 // DefaultPolicy is the policy of a message whose sender gave none.
 var DefaultPolicy = Policy{VisibilityPrivate, SensitivityLow, GateNone}
 
-// A Visibility names the readers of a message besides its sender and recipients.
+// A Visibility names the readers of a message. Its sender, its recipients, the operator and
+// auditors read a message of every visibility; auditors do not read one of SensitivityHigh.
 type Visibility string
 
 // The visibilities.
 const (
-	VisibilityPrivate Visibility = "private"     // no others
-	VisibilityTeam    Visibility = "team"        // the members of its team
-	VisibilityAudit   Visibility = "human-audit" // the auditors, and it is copied to the journal
+	VisibilityPrivate Visibility = "private"     // no further readers
+	VisibilityTeam    Visibility = "team"        // also the members of its team
+	VisibilityAudit   Visibility = "human-audit" // no further readers; people get a copy
 )
 
 // A Sensitivity says how much of the text a notice may carry.

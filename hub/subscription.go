@@ -97,6 +97,7 @@ type Subscription struct {
 const (
 	CopyByRole       = "role"
 	CopyByCapability = "capability"
+	CopyByVisibility = "human-audit" // the message has VisibilityAudit, and the agent is the operator
 )
 
 // A CopyMark marks a message of the hub as a copy of another message.

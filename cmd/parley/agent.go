@@ -41,7 +41,7 @@ func (a *app) agentAddCommand() *cobra.Command {
 
 	f := cmd.Flags()
 	f.StringVar((*string)(&p.Role), "role", "", "role: coordinator, researcher, executor, reviewer or integrator (default executor)")
-	f.BoolVar(&p.Auditor, "auditor", false, "let the agent read every message")
+	f.BoolVar(&p.Auditor, "auditor", false, "let the agent read every message, except those of high sensitivity")
 	f.StringVar(&p.Label, "label", "", "label of the key (default \"default\")")
 	f.StringVar(&root, "root", "", "the agent's working folder, offered as a root for checking handoffs")
 	f.StringSliceVar(&p.Can, "can", nil, "abilities shown to other agents, such as go,sql")

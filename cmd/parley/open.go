@@ -150,7 +150,7 @@ func (a *app) webInviteCommand() *cobra.Command {
 		Use: "invite NAME", Short: "Invite a person to view the page (operator)",
 		Long: `Create an address and a code that let a viewer sign in once, within ten minutes. Each
 invite has its own address, and the code works only there. A viewer can read what an
-auditor can, except texts of high sensitivity and restricted packages, and cannot change
+auditor can, without diffs, recordings and logs, and cannot change
 anything. The journal records each sign-in.`,
 		Example: `  parley web invite ana --for 8h`,
 		Args:    cobra.ExactArgs(1),

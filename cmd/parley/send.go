@@ -126,6 +126,11 @@ func (a *app) sendCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "send [TO[,TO...]] [TEXT]",
 		Short: "Send a message",
+		Long: `Send a message to agents. Its visibility says who reads it:
+  private      the sender, the recipients, the operator and auditors
+  team         the same, and the members of the team
+  human-audit  as private; the operator also gets a copy
+Auditors do not read texts with --sensitivity high.`,
 		Example: `  parley send builder "schema is frozen"
   parley send --to builder,tester --type knowledge.push --payload '{"topic":"db","summary":"avatar is nullable","confidence":"high"}'
   parley send '*' "deploying now" --priority high

@@ -94,8 +94,8 @@ type Disk interface {
 }
 
 // Waiting returns everything that waits for a person. Only the operator and auditors may
-// list it; peers, conflicts, the disk and the inbox are for the operator alone. A viewer does
-// not get the titles of restricted tasks.
+// list it; peers, conflicts, the disk and the inbox are for the operator alone, and so are
+// texts of high sensitivity and the titles of restricted tasks.
 func (s *Service) Waiting(ctx context.Context, actor hub.Caller, from Sources) (Waiting, error) {
 	if !actor.Audits() {
 		return Waiting{}, hub.Errorf(hub.CodeDenied, "attention.Waiting", "only the operator and auditors can list the items that wait for a person")
@@ -109,7 +109,38 @@ func (s *Service) Waiting(ctx context.Context, actor hub.Caller, from Sources) (
 		return Waiting{}, fmt.Errorf("attention: %w", err)
 	}
 	w.sortMail(s.headline)
+	if actor.ReadsAsAuditor() {
+		w.withhold(actor)
+	}
 	return w, nil
+}
+
+// withhold takes the texts of high sensitivity and the titles of restricted tasks out of what
+// waits, for an actor that reads it as an auditor.
+func (w *Waiting) withhold(actor hub.Caller) {
+	for i, e := range w.Messages {
+		if e.WithheldFrom(actor) {
+			w.Messages[i] = e.Withheld()
+		}
+	}
+	for i, h := range w.Handoffs {
+		if h.Restricted && !h.Concerns(actor.ID) {
+			w.Handoffs[i].Title = hub.RestrictedText
+		}
+	}
+	for i, d := range w.Talks {
+		w.Talks[i] = d.For(actor)
+	}
+	for i, o := range w.Overdue {
+		if o.Message.WithheldFrom(actor) {
+			w.Overdue[i].Message = o.Message.Withheld()
+		}
+	}
+	for i, t := range w.Late {
+		if t.Restricted {
+			w.Late[i].Title = hub.RestrictedText
+		}
+	}
 }
 
 // ask fills in the things that the sources know.
@@ -156,7 +187,7 @@ func (w *Waiting) read(r hub.Reader, actor hub.Caller, page int) (err error) {
 	if w.Messages, err = heldMessages(r); err != nil {
 		return err
 	}
-	if w.Handoffs, err = undecidedHandoffs(r, actor, page); err != nil {
+	if w.Handoffs, err = undecidedHandoffs(r, page); err != nil {
 		return err
 	}
 	if w.Operations, err = r.Teamspaces().HeldActions(maxPage); err != nil {
@@ -216,7 +247,7 @@ func heldMessages(r hub.Reader) (out []hub.Envelope, err error) {
 // undecidedHandoffs returns the proposed handoffs that need an approval, of the operator or
 // of a member of their team, newest first. It reads page after page, since most proposals
 // need none.
-func undecidedHandoffs(r hub.Reader, actor hub.Caller, page int) (out []hub.Handoff, err error) {
+func undecidedHandoffs(r hub.Reader, page int) (out []hub.Handoff, err error) {
 	q := hub.HandoffQuery{States: []hub.HandoffState{hub.HandoffProposed}, Limit: page}
 	for {
 		found, err := r.Handoffs(q)
@@ -226,9 +257,6 @@ func undecidedHandoffs(r hub.Reader, actor hub.Caller, page int) (out []hub.Hand
 		for _, h := range found {
 			if !h.WaitsForOperator() && !h.WaitsForTeam() {
 				continue
-			}
-			if h.Restricted && actor.Kind == hub.CallerViewer {
-				h.Title = hub.RestrictedText
 			}
 			out = append(out, h)
 		}

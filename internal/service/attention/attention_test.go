@@ -242,13 +242,13 @@ func TestWaiting(t *testing.T) {
 			t.Errorf("after both are over: got %v", keysOf(items))
 		}
 	})
-	t.Run("agents list nothing, and viewers no titles of restricted tasks", func(t *testing.T) {
+	t.Run("agents list nothing, and auditors and viewers no titles of restricted tasks", func(t *testing.T) {
 		d := open(t)
 		d.propose("T-1", func(h *hub.Handoff) { h.Restricted = true })
 		if _, err := d.Waiting(t.Context(), planner, attention.Sources{}); hub.CodeOf(err) != hub.CodeDenied {
 			t.Errorf("an agent: got %v", err)
 		}
-		for who, want := range map[*hub.Caller]string{&operator: "Title of T-1", &auditor: "Title of T-1", &viewer: hub.RestrictedText} {
+		for who, want := range map[*hub.Caller]string{&operator: "Title of T-1", &auditor: hub.RestrictedText, &viewer: hub.RestrictedText} {
 			if _, items := d.list(*who); len(items) != 1 || items[0].Title != want || !items[0].Private {
 				t.Errorf("%s: got %+v", who.ID, items)
 			}

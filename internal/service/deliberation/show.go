@@ -81,6 +81,7 @@ func (s *Service) Show(ctx context.Context, actor hub.Caller, id string) (Report
 		}
 		turns, err := turnsOf(r, id)
 		out.Turns = readable(turns, out.Deliberation, actor)
+		out.Deliberation = out.Deliberation.For(actor)
 		return err
 	})
 	if err != nil {
@@ -101,13 +102,17 @@ func (s *Service) Show(ctx context.Context, actor hub.Caller, id string) (Report
 }
 
 // readable returns the turns of a deliberation that the actor may read: all for auditors,
-// its opener and its deciders, else those that the actor sent or got.
+// its opener and its deciders, else those that the actor sent or got. Of a deliberation of high
+// sensitivity, auditors get the turns without their text.
 func readable(turns []hub.Envelope, d hub.Deliberation, actor hub.Caller) []hub.Envelope {
 	out := []hub.Envelope{}
 	whole := actor.Audits() || actor.ID == d.From || slices.Contains(d.Deciders, actor.ID)
 	for _, e := range turns {
 		own := e.From == actor.ID || e.Broadcast() || slices.Contains(e.To, actor.ID)
-		if whole || own {
+		switch {
+		case d.WithheldFrom(actor):
+			out = append(out, e.Withheld())
+		case whole || own:
 			out = append(out, e)
 		}
 	}
@@ -151,6 +156,7 @@ func (s *Service) List(ctx context.Context, actor hub.Caller, q hub.Deliberation
 		if !actor.Audits() && actor.ID != d.From {
 			out.Deliberations[i].Pairs = []hub.Pair{d.Pair(actor.ID)}
 		}
+		out.Deliberations[i] = out.Deliberations[i].For(actor)
 	}
 	if len(all) == q.Limit {
 		out.Next = all[len(all)-1].ID
@@ -256,6 +262,20 @@ func (s *Service) Decisions(ctx context.Context, actor hub.Caller, q hub.Decisio
 				if _, err := visible(r, "deliberation.Decisions", actor, strings.Join(d.Refs, " ")); hub.CodeOf(err) == hub.CodeNotFound {
 					continue
 				} else if err != nil {
+					return err
+				}
+			}
+			isMember := false
+			if actor.ReadsAsAuditor() && d.Team != "" {
+				m, err := r.Teamspaces().Members(hub.MemberQuery{Team: hub.TeamID(d.Team), Agent: actor.ID, Limit: 1})
+				if err != nil {
+					return err
+				}
+				isMember = len(m) > 0
+			}
+			if !isMember {
+				var err error
+				if d, err = hub.DecisionFor(r, actor, d); err != nil {
 					return err
 				}
 			}

@@ -14,7 +14,9 @@ func (s *Service) Reports(actor hub.Caller, handoffs []hub.Handoff) []Report {
 	out := make([]Report, len(handoffs))
 	for i, h := range handoffs {
 		out[i] = s.report(h, nil)
-		out[i].withhold(actor)
+		if h.Restricted && actor.ReadsAsAuditor() && !h.Concerns(actor.ID) {
+			out[i].withhold()
+		}
 	}
 	return out
 }

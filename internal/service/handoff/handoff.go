@@ -348,13 +348,22 @@ func (s *Service) report(h hub.Handoff, checks []hub.Check) Report {
 	return r
 }
 
-// withhold takes the text of a restricted handoff out of its report for a viewer: its
-// title, and everything that was written about it. Its parties, states, times and the id
-// of its task stay.
-func (r *Report) withhold(actor hub.Caller) {
-	if actor.Kind != hub.CallerViewer || !r.Restricted {
-		return
+// withholdFrom takes the text of a restricted handoff out of its report for an actor that reads
+// it as an auditor only: its title, and everything that was written about it. Its parties,
+// states, times and the id of its task stay.
+func (r *Report) withholdFrom(rd hub.Reader, actor hub.Caller, h hub.Handoff) error {
+	if !h.Restricted || !actor.ReadsAsAuditor() {
+		return nil
 	}
+	isParty, err := takesPart(rd, actor.ID, h)
+	if err == nil && !isParty {
+		r.withhold()
+	}
+	return err
+}
+
+// withhold takes the text of a restricted handoff out of its report.
+func (r *Report) withhold() {
 	r.Title = hub.RestrictedText
 	r.Reason, r.Notes = "", ""
 	if r.ProofNote != "" || !r.MissingSince.IsZero() {
@@ -389,23 +398,33 @@ func (s *Service) answer(h hub.Handoff, checks []hub.Check) Report {
 // error as for one that does not exist.
 func visible(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID) (hub.Handoff, error) {
 	h, err := r.Handoff(id)
-	isHidden := err == nil && !h.Concerns(actor.ID) && !actor.Audits()
-	if isHidden {
-		asked, err := askers(r, h)
-		if err != nil || slices.Contains(asked, actor.ID) {
-			return h, err
-		}
+	isHidden := false
+	if err == nil && !actor.Audits() {
+		var isParty bool
+		isParty, err = takesPart(r, actor.ID, h)
+		isHidden = err == nil && !isParty
 	}
-	if isHidden && h.Team != "" { // the members of its team see it
-		var m []hub.Member
-		if m, err = r.Teamspaces().Members(hub.MemberQuery{Team: h.Team, Agent: actor.ID, Limit: 1}); err == nil && len(m) > 0 {
-			return h, nil
-		}
-	}
-	if (err == nil && isHidden) || hub.CodeOf(err) == hub.CodeNotFound {
+	if isHidden || hub.CodeOf(err) == hub.CodeNotFound {
 		return hub.Handoff{}, notVisible(op, id)
 	}
 	return h, err
+}
+
+// takesPart reports whether an agent has a part in a handoff: it gives or gets the task, asked
+// for it, or is a member of its team.
+func takesPart(r hub.Reader, agent hub.AgentID, h hub.Handoff) (bool, error) {
+	if h.Concerns(agent) {
+		return true, nil
+	}
+	asked, err := askers(r, h)
+	if err != nil || slices.Contains(asked, agent) {
+		return err == nil, err
+	}
+	if h.Team == "" {
+		return false, nil
+	}
+	m, err := r.Teamspaces().Members(hub.MemberQuery{Team: h.Team, Agent: agent, Limit: 1})
+	return len(m) > 0, err
 }
 
 // notVisible is the error for a handoff that does not exist, or that the caller may
@@ -428,9 +447,10 @@ func (s *Service) Show(ctx context.Context, actor hub.Caller, id hub.HandoffID) 
 		}
 		out = s.answer(h, lastChecks(steps))
 		out.Package, out.History = h.Package, steps
-		out.Runs, err = r.Runs(hub.RunQuery{Handoff: id, Limit: maxRuns})
-		out.withhold(actor)
-		return err
+		if out.Runs, err = r.Runs(hub.RunQuery{Handoff: id, Limit: maxRuns}); err != nil {
+			return err
+		}
+		return out.withholdFrom(r, actor, h)
 	})
 	if err != nil {
 		return Report{}, fmt.Errorf("handoff: show %s: %w", id, err)
@@ -542,7 +562,9 @@ func (s *Service) readPage(r hub.Reader, actor hub.Caller, q hub.HandoffQuery, w
 		}
 		row := s.report(h, lastChecks(steps))
 		row.Claims = []hub.Check{}
-		row.withhold(actor)
+		if err := row.withholdFrom(r, actor, h); err != nil {
+			return out, err
+		}
 		out.Handoffs = append(out.Handoffs, row)
 	}
 	return out, nil

@@ -105,7 +105,9 @@ func (a *audience) match(r hub.Reader, msg hub.Message, at hub.Time, out []hub.C
 		switch {
 		case i >= 0:
 			by = a.subscriptions[agent.ID][i].ID
-		case agent.ID == hub.Operator: // a person asks for copies
+		case agent.ID == hub.Operator && msg.Policy.Visibility == hub.VisibilityAudit:
+			by = hub.CopyByVisibility
+		case agent.ID == hub.Operator: // a person asks for other copies
 		case roles[agent.ID] == hub.RoleCoordinator && (msg.Type == hub.TypeStatusBlocked || msg.Type == hub.TypePositionEscalate):
 			by = hub.CopyByRole
 		case agent.Role == hub.RoleCoordinator && msg.Type == hub.TypePositionEscalate:
@@ -137,8 +139,9 @@ func rolesOf(r hub.Reader, msg hub.Message) (map[hub.AgentID]hub.Role, error) {
 // readsCopy reports whether an agent may get a copy of a message: a copy never shows a
 // message to an agent that could not read the message itself, and never a private one.
 func readsCopy(agent hub.Agent, msg hub.Message, roles map[hub.AgentID]hub.Role) bool {
-	_, member := roles[agent.ID]
-	return msg.Policy.Visibility != hub.VisibilityPrivate && (member || agent.Auditor || agent.ID == hub.Operator)
+	_, isMember := roles[agent.ID]
+	isAuditor := agent.Auditor && msg.Policy.Sensitivity != hub.SensitivityHigh
+	return msg.Policy.Visibility != hub.VisibilityPrivate && (isMember || isAuditor || agent.ID == hub.Operator)
 }
 
 // expect stores the copies that are to be made. Those of an agent that match in one

@@ -152,7 +152,8 @@ func (m *Mailroom) Overdue(ctx context.Context, actor hub.Caller) (out []Overdue
 			if a.By.After(now.Time) {
 				continue
 			}
-			if _, err := m.visible(r, "mailroom.Overdue", actor, a.ID); hub.CodeOf(err) == hub.CodeNotFound {
+			seen, err := m.visible(r, "mailroom.Overdue", actor, a.ID)
+			if hub.CodeOf(err) == hub.CodeNotFound {
 				continue // of others, or in an archive
 			} else if err != nil {
 				return err
@@ -163,6 +164,7 @@ func (m *Mailroom) Overdue(ctx context.Context, actor hub.Caller) (out []Overdue
 				return err
 			}
 			if len(o.Missing) > 0 {
+				o.Message = seen.Envelope
 				out = append(out, o)
 			}
 		}

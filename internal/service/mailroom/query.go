@@ -29,7 +29,8 @@ type Listing struct {
 }
 
 // Query returns the messages that match q, newest first: those of the actor, or all of
-// them for an auditor. The viewer in q is ignored.
+// them for an auditor. An auditor gets those of high sensitivity without their text, and a
+// search for words does not find them. The viewer in q is ignored.
 func (m *Mailroom) Query(ctx context.Context, actor hub.Caller, q hub.Query) (Listing, error) {
 	const op = "mailroom.Query"
 	q.Viewer = actor.ID
@@ -61,14 +62,10 @@ func (m *Mailroom) Query(ctx context.Context, actor hub.Caller, q hub.Query) (Li
 	}
 
 	err := m.store.View(ctx, func(r hub.Reader) error {
-		page, err := r.Query(q)
-		if err != nil {
+		if err := out.read(r, actor, q); err != nil {
 			return err
 		}
-		for _, msg := range page.Messages {
-			out.Messages = append(out.Messages, msg.Envelope)
-		}
-		out.Next = page.Next
+		var err error
 		if out.ShortIDs, err = shortIDs(r, out.Messages); err != nil {
 			return err
 		}
@@ -81,6 +78,38 @@ func (m *Mailroom) Query(ctx context.Context, actor hub.Caller, q hub.Query) (Li
 
 	m.seen(ctx, actor, out.Messages)
 	return out, nil
+}
+
+// read appends the messages that match q, as the actor may read them. A search for words reads
+// on in place of messages whose text is withheld: a hit, or a shorter page, would tell of them.
+func (l *Listing) read(r hub.Reader, actor hub.Caller, q hub.Query) error {
+	searches := q.Text != "" || q.Topic != ""
+	for {
+		page, err := r.Query(q)
+		if err != nil {
+			return err
+		}
+		l.Next = page.Next
+
+		skipped := 0
+		for _, msg := range page.Messages {
+			isWithheld, err := withheld(r, "mailroom.Query", actor, msg)
+			switch {
+			case err != nil:
+				return err
+			case isWithheld && searches:
+				skipped++
+				continue
+			case isWithheld:
+				msg.Envelope = msg.Withheld()
+			}
+			l.Messages = append(l.Messages, msg.Envelope)
+		}
+		if skipped == 0 || page.Next == "" {
+			return nil
+		}
+		q.Limit, q.Cursor = skipped, page.Next
+	}
 }
 
 // A Trace is the history of one message.

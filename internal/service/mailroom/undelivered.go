@@ -58,6 +58,13 @@ func (m *Mailroom) Undelivered(ctx context.Context, actor hub.Caller) (Undeliver
 				if err != nil {
 					return err
 				}
+				isWithheld, err := withheld(r, "mailroom.Undelivered", actor, msg)
+				if err != nil {
+					return err
+				}
+				if isWithheld {
+					u.Message = u.Message.Withheld()
+				}
 				out.Messages = append(out.Messages, u)
 				envelopes, names = append(envelopes, msg.Envelope), append(names, string(u.Retried))
 			}

@@ -55,8 +55,8 @@ func answerable(op string, parent hub.Message) error {
 	return nil
 }
 
-// visible returns a message that the actor may see. To others it reports the same
-// error as for one that does not exist.
+// visible returns a message that the actor may see, as the actor may read it. To others it
+// reports the same error as for one that does not exist.
 func (m *Mailroom) visible(r hub.Reader, op string, actor hub.Caller, id hub.EnvelopeID) (hub.Message, error) {
 	msg, err := r.Message(id)
 	hidden := false
@@ -71,7 +71,31 @@ func (m *Mailroom) visible(r hub.Reader, op string, actor hub.Caller, id hub.Env
 	if hidden || hub.CodeOf(err) == hub.CodeNotFound {
 		return hub.Message{}, notVisible(op, id)
 	}
+	if err != nil {
+		return msg, err
+	}
+	isWithheld, err := withheld(r, op, actor, msg)
+	if isWithheld {
+		msg.Envelope = msg.Withheld()
+	}
 	return msg, err
+}
+
+// withheld reports whether the actor may read a message only without its text: the text is of
+// high sensitivity, and the actor reads it as an auditor, neither as a party nor as a member of
+// its team.
+func withheld(r hub.Reader, op string, actor hub.Caller, msg hub.Message) (bool, error) {
+	if !msg.WithheldFrom(actor) {
+		return false, nil
+	}
+	p, err := party(r, msg.ID, actor.ID)
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		err = readsAsMember(r, op, actor, msg)
+	}
+	if hub.CodeOf(err) == hub.CodeNotFound {
+		return true, nil
+	}
+	return p.Hidden, err
 }
 
 // party returns one party of a message. It reports CodeNotFound when the message

@@ -38,13 +38,14 @@ func (s *Service) Show(ctx context.Context, actor hub.Caller, id hub.RunID) (Tra
 	return out, nil
 }
 
-// withhold takes the text of a run on a restricted handoff out of it for a viewer.
+// withhold takes the text of a run on a restricted handoff out of it for an
+// actor that reads it as an auditor.
 func withhold(r hub.Reader, actor hub.Caller, run *hub.Run) error {
-	if actor.Kind != hub.CallerViewer || run.Handoff == "" {
+	if !actor.ReadsAsAuditor() || run.Handoff == "" || run.Concerns(actor.ID) {
 		return nil
 	}
 	h, err := r.Handoff(run.Handoff)
-	if err == nil && h.Restricted {
+	if err == nil && h.Restricted && !h.Concerns(actor.ID) {
 		*run = run.Withheld()
 	}
 	return err

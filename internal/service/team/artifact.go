@@ -53,8 +53,31 @@ func (r ListArtifacts) perform(ctx context.Context, s *Service, in call) (out An
 		if len(all) == limit {
 			out.Next = all[limit-1].ID
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		for i, a := range out.Artifacts {
+			isWithheld, err := withheld(rd, in.actor, a)
+			if err != nil {
+				return err
+			}
+			if isWithheld {
+				out.Artifacts[i].SHA256 = ""
+			}
+		}
+		return nil
 	})
+}
+
+// withheld reports whether the content of an artifact, its hashes and the notes about it are
+// withheld from the actor: it has high sensitivity, and the actor reads it as an auditor and is
+// no member of its team.
+func withheld(rd hub.Reader, actor hub.Caller, a hub.TeamArtifact) (bool, error) {
+	if a.Sensitivity != hub.SensitivityHigh || !actor.ReadsAsAuditor() {
+		return false, nil
+	}
+	role, err := roleOf(rd, a.Team, actor.ID)
+	return role == "", err
 }
 
 // artifactOf returns an artifact of a team that the actor may see.
@@ -94,6 +117,16 @@ func (r ListVersions) perform(ctx context.Context, s *Service, in call) (out Ans
 		if len(all) == limit {
 			out.Next = fmt.Sprint(all[limit-1].Version)
 		}
+		if err != nil {
+			return err
+		}
+		isWithheld, err := withheld(rd, in.actor, a)
+		if isWithheld {
+			out.Artifact.SHA256 = ""
+			for i := range out.Versions {
+				out.Versions[i].SHA256, out.Versions[i].Note = "", ""
+			}
+		}
 		return err
 	})
 }
@@ -104,6 +137,7 @@ func (r ListVersions) perform(ctx context.Context, s *Service, in call) (out Ans
 func (r ReadArtifact) perform(ctx context.Context, s *Service, in call) (out Answer, err error) {
 	const op = "team.artifact"
 	actor := in.actor
+	isWithheld := false
 	err = s.store.View(ctx, func(rd hub.Reader) error {
 		a, err := artifactOf(rd, op, actor, in.team, r.Artifact)
 		if err != nil {
@@ -114,10 +148,19 @@ func (r ReadArtifact) perform(ctx context.Context, s *Service, in call) (out Ans
 		}
 		v, err := versionOf(rd, op, a, r.Version)
 		out = Answer{Artifact: &a, Version: &v}
+		if err == nil {
+			isWithheld, err = withheld(rd, actor, a)
+		}
 		return err
 	})
 	if err != nil {
 		return Answer{}, err
+	}
+	if isWithheld {
+		out.Artifact.SHA256 = ""
+		out.Version.SHA256, out.Version.Note = "", ""
+		out.Warnings = []string{"the content is of high sensitivity: members of the team and the operator can read it"}
+		return out, nil
 	}
 
 	content, err := s.content(out.Version.SHA256)

@@ -447,6 +447,11 @@ func decisionsOf(r hub.Reader, actor hub.Caller, id hub.TeamID, q hub.DecisionQu
 	}
 	for _, d := range all {
 		if actor.Audits() || slices.ContainsFunc(terms, func(m hub.Member) bool { return m.Reads(d.At) }) {
+			if len(terms) == 0 {
+				if d, err = hub.DecisionFor(r, actor, d); err != nil {
+					return out, err
+				}
+			}
 			out.readable = append(out.readable, d)
 		}
 	}
