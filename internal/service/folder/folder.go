@@ -215,8 +215,10 @@ type event struct {
 	At     hub.Time        `json:"at,omitzero"`
 	By     hub.AgentID     `json:"by"`
 	Action actions.Action  `json:"action"`
-	ID     string          `json:"id,omitempty"`    // of a handoff
-	Title  string          `json:"title,omitempty"` // of a task
+	ID     string          `json:"id,omitempty"`      // of a handoff
+	Task   string          `json:"task_id,omitempty"` // of a handoff
+	Title  string          `json:"title,omitempty"`   // of a task, or of the task of a handoff
+	Reason string          `json:"reason,omitempty"`  // why the task changes hands
 	From   hub.AgentID     `json:"from,omitempty"`
 	To     hub.AgentID     `json:"to,omitempty"`
 	Facts  json.RawMessage `json:"facts,omitempty"`
@@ -263,7 +265,11 @@ func note(rd hub.Reader, e hub.Entry, todo map[hub.TeamID]*work) error {
 	case "handoff":
 		h, err := rd.Handoff(hub.HandoffID(e.Subject))
 		if err == nil && h.Team != "" {
-			err = workOf(todo, h.Team).add(handoffFile, event{Seq: e.Seq, At: e.At, By: e.Actor, Action: e.Action, ID: string(h.ID), From: h.From, To: h.To})
+			line := event{Seq: e.Seq, At: e.At, By: e.Actor, Action: e.Action, ID: string(h.ID), Task: h.TaskID, Title: h.Title, Reason: h.Reason, From: h.From, To: h.To}
+			if h.Restricted {
+				line.Title, line.Reason = hub.RestrictedText, hub.RestrictedText
+			}
+			err = workOf(todo, h.Team).add(handoffFile, line)
 		}
 		return present(err)
 	case "deliberation":
