@@ -34,11 +34,17 @@ var (
 	teamPattern    = pattern.New(`^(?i:teamspace:)`)
 )
 
-// envelopeNames are the members of an envelope. The last two were cut from the
-// protocol; they are refused rather than kept as unknown members.
+// envelopeNames are the members of an envelope.
 var envelopeNames = []string{
 	"id", "protocol", "version", "from", "to", "team", "thread_id", "reply_to", "type", "topic", "priority",
-	"status", "sequence", "expires_at", "payload", "policy", "context", "created_at", "updated_at", "work_item", "signed_by",
+	"status", "sequence", "expires_at", "payload", "policy", "context", "created_at", "updated_at",
+}
+
+// cutNames are the members that the protocol had before its version 1.0.0, each with what
+// replaces it. They are refused rather than kept as unknown members.
+var cutNames = map[string]string{
+	"work_item": "name it in context.external_refs, with the type workq_item",
+	"signed_by": "leave it out: the hub records the sender",
 }
 
 // Validate checks e against the rules of the published envelope schema. The
@@ -71,11 +77,10 @@ func (e Envelope) Validate() error {
 		return nil
 	}
 
-	// A member that differs from one of the protocol only in case is no unknown member.
 	empty := true
 	for name := range strictjson.Members(e.Extra) {
-		if i := slices.IndexFunc(envelopeNames, func(known string) bool { return strings.EqualFold(known, name) }); i >= 0 {
-			return invalid(op, name, "is not an unknown member: the protocol defines %s", envelopeNames[i])
+		if err := checkUnknown(op, name); err != nil {
+			return err
 		}
 		empty = false
 	}
@@ -83,6 +88,23 @@ func (e Envelope) Validate() error {
 		return invalid(op, "extra", "has no member; leave it nil")
 	}
 	return nil
+}
+
+// checkUnknown refuses an unknown member whose name is, but for its case, that of a member of the
+// protocol, or of one that was cut from it.
+func checkUnknown(op, name string) error {
+	lower := strings.ToLower(name)
+	if instead, isCut := cutNames[lower]; isCut {
+		return Errorf(CodeInvalid, op, "%s: the protocol has no member %s any more", name, lower).WithHint("%s", instead)
+	}
+	i := slices.IndexFunc(envelopeNames, func(known string) bool { return strings.EqualFold(known, name) })
+	switch {
+	case i < 0:
+		return nil
+	case name == envelopeNames[i]:
+		return invalid(op, name, "is a member of the protocol and cannot be an unknown member, too")
+	}
+	return invalid(op, name, "differs from the member %s only in case", envelopeNames[i])
 }
 
 // check applies the rules that need only the members themselves, not the content

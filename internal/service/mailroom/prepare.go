@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/nearest"
 	"github.com/parley-agents/parley/internal/shape"
 	"github.com/parley-agents/parley/internal/strictjson"
 )
@@ -157,10 +158,13 @@ func claimsSender(name string) bool {
 func (m *Mailroom) sendable(op string, t hub.MessageType) error {
 	switch {
 	case t == "":
-		return hub.Errorf(hub.CodeInvalid, op, "type is required").WithHint("a payload needs a type: status.update, status.blocked, status.complete, knowledge.push, knowledge.query or knowledge.response")
+		return hub.Errorf(hub.CodeInvalid, op, "type is required").WithHint("a payload needs a type: %s", hub.JoinWords(m.sendableTypes()))
 	case !t.Known():
-		return hub.Errorf(hub.CodeUnknownType, op, "unknown message type %q", t).
-			WithHint("use status.update, status.blocked, status.complete, knowledge.push, knowledge.query or knowledge.response")
+		err := hub.Errorf(hub.CodeUnknownType, op, "unknown message type %q", t)
+		if near := nearest.Name(t, slices.Values(m.sendableTypes())); near != "" {
+			return err.WithHint("did you mean %s?", near)
+		}
+		return err.WithHint("use %s", hub.JoinWords(m.sendableTypes()))
 	case t.Family() == "handoff":
 		return hub.Errorf(hub.CodeReservedType, op, "only the hub writes %s, when a handoff changes", t).
 			WithHint("use {handoff} to hand work over")
@@ -175,10 +179,24 @@ func (m *Mailroom) sendable(op string, t hub.MessageType) error {
 			WithHint("use status.update or knowledge.push to inform others")
 	case t.Feature() != "" && (!m.features[t.Feature()] || m.moderator == nil):
 		return hub.Errorf(hub.CodeReservedType, op, "%s is reserved: %s is off on this hub", t, t.Feature()).
-			WithHint("use status.update, status.blocked, status.complete, knowledge.push, knowledge.query or knowledge.response")
+			WithHint("use %s", hub.JoinWords(m.sendableTypes()))
 	}
 	return nil
 }
+
+// sendableTypes returns the types that agents may send on this hub.
+func (m *Mailroom) sendableTypes() (out []hub.MessageType) {
+	for _, t := range hub.MessageTypes {
+		isOn := t.Feature() == "" || (m.features[t.Feature()] && m.moderator != nil)
+		if isOn && !slices.Contains(hubFamilies, t.Family()) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// hubFamilies are the families of the types that only the hub writes.
+var hubFamilies = []string{"handoff", "system", "team", hub.FamilyEvent}
 
 // allowed checks the policy block and the authority to broadcast.
 // wide allows more recipients than a message may name: they are a team.

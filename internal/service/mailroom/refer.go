@@ -95,7 +95,7 @@ func referenceOf(parent hub.Message) reference {
 // short ids in it become ids, and the ids that it leaves out are those of the message in
 // reply_to. For plain text it notes the offer.
 func (m *Mailroom) refer(ctx context.Context, op string, actor hub.Caller, d *Draft) error {
-	if !d.Type.Negotiates() || d.Type == hub.TypeTaskOffer {
+	if !d.Type.Known() || !d.Type.Negotiates() || d.Type == hub.TypeTaskOffer {
 		return nil
 	}
 	if d.Text != "" && d.ReplyTo == "" && d.Type.Feature() == hub.FeatureNegotiation {

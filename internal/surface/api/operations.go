@@ -45,9 +45,9 @@ func (r *Recipients) UnmarshalJSON(b []byte) error {
 type SendParams struct {
 	To             Recipients      `json:"to,omitempty"`
 	Type           hub.MessageType `json:"type,omitempty"` // default status.update for plain text
-	Payload        json.RawMessage `json:"payload,omitempty"`
+	Payload        json.RawMessage `json:"payload,omitzero"`
 	Text           string          `json:"text,omitempty"` // plain text in place of payload
-	Policy         json.RawMessage `json:"policy,omitempty"`
+	Policy         json.RawMessage `json:"policy,omitzero"`
 	Team           string          `json:"team,omitempty"`
 	ThreadID       string          `json:"thread_id,omitempty"`
 	ReplyTo        hub.EnvelopeID  `json:"reply_to,omitempty"`
@@ -56,7 +56,7 @@ type SendParams struct {
 	ExpiresAt      hub.Time        `json:"expires_at,omitzero"`
 	AckBy          string          `json:"ack_by,omitempty"` // a span such as 30m, or a time
 	Sequence       *int64          `json:"sequence,omitempty"`
-	Context        json.RawMessage `json:"context,omitempty"`
+	Context        json.RawMessage `json:"context,omitzero"`
 	IdempotencyKey string          `json:"idempotency_key,omitempty"`
 	Protocol       string          `json:"protocol,omitempty"`
 	Version        string          `json:"version,omitempty"`
