@@ -36,3 +36,27 @@ func (e Envelope) NoticeSubject() (NoticeSubject, bool) {
 	}
 	return p.About, p.About.Kind != "" && p.About.ID != ""
 }
+
+// A Quote is a part of the text of another agent in a notice of the hub, under a name.
+type Quote struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+}
+
+// A Quoted holds the words of another agent that a notice of the hub passes on.
+type Quoted struct {
+	By      string  `json:"by"` // the repository of the agent
+	Project string  `json:"project_id"`
+	Packet  string  `json:"packet_id"`
+	Said    []Quote `json:"said"`
+	Answer  bool    `json:"answer"` // they ask for an answer
+}
+
+// QuotedWords returns the words of another agent that e passes on; ok is false if e is no such
+// notice.
+func (e Envelope) QuotedWords() (q Quoted, ok bool) {
+	if e.From != Self || e.CopyOf() != nil || json.Unmarshal(e.Payload, &q) != nil {
+		return Quoted{}, false
+	}
+	return q, len(q.Said) > 0
+}

@@ -128,7 +128,7 @@ func TestCoordination(t *testing.T) {
 		front.says(front.operator("context", "decide", "Authentication", "--chosen", "JWT", "--rationale", "stateless", "--reply-to", asked.PacketID), "shared ")
 		front.says(front.operator("context", "thread", asked.PacketID), "JWT or cookies?", `"chosen":"JWT"`)
 		front.says(front.operator("context", "list", "--type", "decision", "--since", "1h"), "stateless")
-		front.says(front.operator("inbox"), "shared a question")
+		front.says(front.operator("inbox"), "shared a question, packet ", "> question: JWT or cookies?", "> options: JWT | cookies", "answer: parley context share --project ", " --reply-to ")
 	})
 	t.Run("both implement it, one verifies, and the gate opens", func(t *testing.T) {
 		for _, h := range []*house{back, front} {

@@ -10,6 +10,17 @@ import (
 // A PacketID names a context packet within its project.
 type PacketID string
 
+// shortPacket is the length of a short packet id.
+const shortPacket = 8
+
+// Short returns the end of id, by which readers that pay for every character can name the packet.
+// The hub reads it where it reads the id, if no other packet of the project ends like it. The end
+// of a UUIDv7 is random; its beginning is a time.
+func (id PacketID) Short() string { return string(id[max(0, len(id)-shortPacket):]) }
+
+// IsShort reports whether id has the length of a short packet id.
+func (id PacketID) IsShort() bool { return len(id) == shortPacket }
+
 // Valid reports whether id has the form that ProjectID.Valid wants.
 func (id PacketID) Valid() bool { return safeID(string(id)) }
 

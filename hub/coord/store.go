@@ -20,6 +20,7 @@ type PacketQuery struct {
 	Type     ContextType
 	Contract ContractID // related to it
 	ReplyTo  PacketID   // answers to it
+	Short    string     // packets with this PacketID.Short
 	Since    Instant    // at or after
 	Newest   bool       // newest first, not oldest first
 	Cursor   string     // Next of the page before, in the same order

@@ -383,6 +383,9 @@ func (r *reader) Packets(f coord.PacketQuery) (coord.PacketPage, error) {
 		w.add(r.c.Dialect().contains("related_json", "?"), `"`+string(f.Contract)+`"`)
 	}
 	w.equal("reply_to", string(f.ReplyTo))
+	if f.Short != "" {
+		w.add("substr(id, length(id) - ?) = ?", int64(len(f.Short)-1), f.Short)
+	}
 	if !f.Since.IsZero() {
 		w.add("at >= ?", f.Since)
 	}

@@ -52,19 +52,16 @@ func (se *session) share(op string, p coord.Project, by coord.Repo, n NewPacket)
 		Project: p.ID, ID: coord.PacketID(se.s.newID()), FromRepo: by.ID, FromAgent: se.s.aid(se.caller), At: coord.Instant{}.After(se.s.o.Clock),
 		Type: n.Type, Content: content, Related: n.Related, ReplyTo: n.ReplyTo,
 	}
-	if err := federation.Check(packet); err != nil {
-		return packet, err
-	}
-
 	if n.ReplyTo != "" {
-		parent, err := se.tx.Coordination().Packet(p.ID, n.ReplyTo)
-		if hub.CodeOf(err) == hub.CodeNotFound {
-			return packet, hub.Errorf(hub.CodeNotFound, op, "Packet %s not found", n.ReplyTo)
-		}
+		parent, err := packetNamed(se.tx, op, p.ID, n.ReplyTo)
 		if err != nil {
 			return packet, err
 		}
+		packet.ReplyTo = parent.ID
 		packet.At = later(packet.At, coord.InstantMicro(parent.At.Micro()+1)) // a reply is later than its parent
+	}
+	if err := federation.Check(packet); err != nil {
+		return packet, err
 	}
 
 	// The packet counts against the limits of the project and against the rate of a peer.
@@ -80,6 +77,27 @@ func (se *session) share(op string, p coord.Project, by coord.Repo, n NewPacket)
 	return packet, se.recordPacket(p, packet, by.Name)
 }
 
+// packetNamed returns the packet of a project with an id, or the only one with that short id.
+func packetNamed(r hub.Reader, op string, project coord.ProjectID, id coord.PacketID) (coord.Packet, error) {
+	packet, err := r.Coordination().Packet(project, id)
+	if hub.CodeOf(err) != hub.CodeNotFound {
+		return packet, err
+	}
+	var found coord.PacketPage
+	if id.IsShort() {
+		if found, err = r.Coordination().Packets(coord.PacketQuery{Project: project, Short: string(id), Limit: 2}); err != nil {
+			return packet, err
+		}
+	}
+	switch len(found.Packets) {
+	case 0:
+		return packet, hub.Errorf(hub.CodeNotFound, op, "Packet %s not found", id).WithHint("{context.list} shows the packets of the project")
+	case 1:
+		return found.Packets[0], nil
+	}
+	return packet, hub.Errorf(hub.CodeConflict, op, "several packets end with %s", id).WithHint("give the whole id: {context.list} shows it")
+}
+
 // recordPacket records a packet and sends the notices.
 func (se *session) recordPacket(p coord.Project, packet coord.Packet, by string) error {
 	f := facts{Project: p.ID, Agent: packet.FromAgent, Source: se.source, Repo: packet.FromRepo, Action: string(packet.Type), Digest: packet.Digest()}
@@ -87,10 +105,11 @@ func (se *session) recordPacket(p coord.Project, packet coord.Packet, by string)
 	if err := se.record(actions.ContextShared, change, f); err != nil {
 		return err
 	}
-	n := notice{Event: "shared", Project: p.ID, Packet: packet.ID, Name: strings.ReplaceAll(string(packet.Type), "_", " "), By: by}
+	n := notice{Event: "shared", Project: p.ID, Packet: packet.ID, Name: strings.ReplaceAll(string(packet.Type), "_", " "), By: by, Said: quotes(packet.Content), packet: &packet}
 	if len(packet.Related) > 0 {
 		n.Contract = packet.Related[0]
 	}
+	n.Answer = packet.Type == coord.ContextQuestion
 	if packet.Type == coord.ContextQuestion {
 		var q struct {
 			Urgent bool `json:"urgent"`
@@ -194,9 +213,9 @@ const maxThread = 500
 func (s *Service) Thread(ctx context.Context, _ hub.Caller, id coord.ProjectID, packet coord.PacketID, deep bool) ([]coord.Packet, error) {
 	const op = "contract.Thread"
 	return readIn(ctx, s, op, id, func(r hub.Reader, _ coord.Project) ([]coord.Packet, error) {
-		root, err := r.Coordination().Packet(id, packet)
-		if hub.CodeOf(err) == hub.CodeNotFound {
-			return nil, hub.Errorf(hub.CodeNotFound, op, "Packet %s not found", packet)
+		root, err := packetNamed(r, op, id, packet)
+		if err != nil {
+			return nil, err
 		}
 
 		// Only a deep walk goes beyond the direct parent and the direct answers.

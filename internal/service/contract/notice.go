@@ -34,6 +34,62 @@ type notice struct {
 	Parts   []string        `json:"parts,omitempty"`
 	Example json.RawMessage `json:"example,omitempty"` // a document that one version takes and the other refuses
 	Call    string          `json:"call,omitempty"`    // that is asked of the recipient
+
+	// Of a packet.
+	Said   []hub.Quote `json:"said,omitempty"`   // its words, as another agent wrote them
+	Answer bool        `json:"answer,omitempty"` // it asks for an answer
+	packet *coord.Packet
+}
+
+// quotedMembers are the members of packets that a notice quotes, in this order.
+var quotedMembers = []string{
+	"question", "options", "decision", "chosen", "rationale", "implications", "action", "comment", "suggested_change", "result", "notes",
+	"language", "file", "explanation", "snippet", "definitions",
+}
+
+// maxSaid bounds the characters of the words that a notice quotes; the payload of a message is
+// bounded in bytes.
+const maxSaid = 600
+
+// quotes returns the words of a packet for its notice: the members of quotedMembers, or else the
+// whole content. Words that are too long are cut.
+func quotes(content json.RawMessage) (out []hub.Quote) {
+	var members map[string]json.RawMessage
+	json.Unmarshal(content, &members) // a packet's content is an object
+	left := maxSaid
+	add := func(name, text string) {
+		if text = strings.TrimSpace(text); text == "" || left <= 0 {
+			return
+		}
+		if r := []rune(text); len(r) > left {
+			text = string(r[:left]) + "…"
+		}
+		left -= len([]rune(text))
+		out = append(out, hub.Quote{Name: name, Text: text})
+	}
+	for _, name := range quotedMembers {
+		add(name, wordsOf(members[name]))
+	}
+	if len(out) == 0 {
+		add("content", string(content))
+	}
+	return out
+}
+
+// wordsOf returns a JSON value as words: a string without its quotes, strings of a list one after
+// the other, and any other value as it is.
+func wordsOf(raw json.RawMessage) string {
+	var text string
+	var list []string
+	switch {
+	case len(raw) == 0 || string(raw) == "null":
+		return ""
+	case json.Unmarshal(raw, &text) == nil:
+		return text
+	case json.Unmarshal(raw, &list) == nil:
+		return strings.Join(list, " | ")
+	}
+	return string(raw)
 }
 
 // A concern is what an event means to some repositories. The others read that they are not affected.
@@ -258,13 +314,21 @@ func (n notice) sentence() string {
 	var s string
 	switch {
 	case n.Packet != "":
-		s = fmt.Sprintf("%s shared a %s", by, n.Name)
+		s = fmt.Sprintf("%s shared %s %s, packet %s", by, article(n.Name), n.Name, n.Packet.Short())
 	case n.Contract != "":
 		s = fmt.Sprintf("%s: contract %q version %d is %s (%s)", by, n.Name, n.Version, n.Status, strings.ReplaceAll(n.Event, "_", " "))
 	default:
 		s = fmt.Sprintf("%s: %s", by, n.Event)
 	}
 	return cutSummary(s)
+}
+
+// article returns the indefinite article of a noun.
+func article(noun string) string {
+	if noun != "" && strings.ContainsRune("aeiou", rune(noun[0])) {
+		return "an"
+	}
+	return "a"
 }
 
 // agreementConcern says which repositories an update that is not compatible asks for their

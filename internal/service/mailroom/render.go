@@ -14,6 +14,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/durable"
 	"github.com/parley-agents/parley/internal/pattern"
 	"github.com/parley-agents/parley/internal/plaintext"
@@ -192,6 +193,14 @@ func (t Text) quotePayload(b *strings.Builder, e hub.Envelope, named bool) {
 		fmt.Fprintf(b, "> %s\n", sentence)
 		return
 	}
+	if q, ok := e.QuotedWords(); ok {
+		fmt.Fprintf(b, "> %s\n", Headline(e))
+		WriteQuotes(b, q)
+		if q.Answer {
+			fmt.Fprintf(b, "answer: parley context share --project %s --reply-to %s --type implementation_status --content '{\"answer\": \"TEXT\"}'\n", plaintext.Line(q.Project), plaintext.Line(coord.PacketID(q.Packet).Short()))
+		}
+		return
+	}
 
 	var cut struct {
 		Summary string `json:"summary"`
@@ -228,6 +237,17 @@ func (t Text) quotePayload(b *strings.Builder, e hub.Envelope, named bool) {
 
 		lines := strings.Split(text, "\n")
 		fmt.Fprintf(b, "> %s: %s\n", plaintext.Line(name), plaintext.Line(lines[0]))
+		for _, l := range lines[1:] {
+			fmt.Fprintf(b, ">   %s\n", plaintext.Line(l))
+		}
+	}
+}
+
+// WriteQuotes writes the words of another agent in a notice of the hub, quoted.
+func WriteQuotes(b *strings.Builder, q hub.Quoted) {
+	for _, one := range q.Said {
+		lines := strings.Split(one.Text, "\n")
+		fmt.Fprintf(b, "> %s: %s\n", plaintext.Line(one.Name), plaintext.Line(lines[0]))
 		for _, l := range lines[1:] {
 			fmt.Fprintf(b, ">   %s\n", plaintext.Line(l))
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 )
@@ -222,6 +223,9 @@ func writeNotice(b *strings.Builder, e hub.Envelope, short mailroom.ShortIDs) {
 			fmt.Fprintf(b, "until %s\n", p.Due)
 		}
 	}
+	if q, ok := e.QuotedWords(); ok {
+		mailroom.WriteQuotes(b, q)
+	}
 	mailroom.WriteContext(b, e, short)
 }
 
@@ -260,6 +264,10 @@ func noticeStep(e hub.Envelope, short mailroom.ShortIDs, viewer hub.AgentID) str
 		return ""
 	}
 	id := short.Of(string(e.ID))
+	if q, ok := e.QuotedWords(); ok && q.Answer {
+		return fmt.Sprintf(`coordinate context/share, projectId %s, replyTo %s, type implementation_status, content {"answer": ...}; then acp_inbox ack [%s]`,
+			plaintext.Line(q.Project), plaintext.Line(coord.PacketID(q.Packet).Short()), id)
+	}
 	switch {
 	case p.Decide != "":
 		return decideStep(id, p.Decide)

@@ -38,6 +38,7 @@ var references = map[string][3]string{
 	"contact":           {"the operator calls parley/contact/set:", "the operator runs: parley contact", "ask your operator to run: parley contact"},
 	"contract.diff":     {"cacp/contract/diff", "parley contract diff", "coordinate with action contract/diff"},
 	"contract.env.add":  {"parley/contract/environment/add", "parley contract env add", "ask your operator to run: parley contract env add"},
+	"context.list":      {"cacp/context/list", "parley context list", "coordinate with action context/list"},
 	"contract.list":     {"cacp/contract/list", "parley contract list", "coordinate with action contract/list"},
 	"contract.propose":  {"cacp/contract/propose", "parley contract propose", "coordinate with action contract/propose"},
 	"contract.provider": {"parley/contract/provider", "parley contract provider", "coordinate with action contract/provider"},

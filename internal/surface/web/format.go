@@ -179,6 +179,15 @@ func (v *visit) message(e hub.Envelope, short mailroom.ShortIDs) message {
 		return m
 	}
 
+	// The words of another agent in a notice stand below its sentence.
+	if q, ok := e.QuotedWords(); ok {
+		m.Fields = []field{{Text: mailroom.Headline(e)}}
+		for _, one := range q.Said {
+			m.Fields = append(m.Fields, field{Name: one.Name, Text: plaintext.Text(one.Text)})
+		}
+		return m
+	}
+
 	// Any other message is shown as the members of its payload, the main text first.
 	_, notice := e.NoticeSubject()
 	for name, value := range strictjson.Members(e.Payload) {
