@@ -125,19 +125,20 @@ func (se *session) tell(p coord.Project, by coord.RepoID, n notice) error {
 	if se.s.o.Sender == nil || se.s.o.Local == nil {
 		return nil
 	}
-	to := se.concerned(p, by)
-	if len(to) == 0 {
-		return nil
+	readers, err := se.concerned(p, by, n)
+	if err != nil || len(readers) == 0 {
+		return err
 	}
 
 	// A repository that the event concerns reads its own notice; the others read that they are not
 	// affected.
+	var told []hub.AgentID
 	if c := se.concern; c != nil {
 		se.concern = nil
 		for _, r := range p.Repos {
 			own, ok := c.notices[r.ID]
-			id, isLocal := se.s.o.Local(r.Agent)
-			if !ok || !isLocal || !slices.Contains(to, id) {
+			to := readers[r.ID]
+			if !ok || len(to) == 0 {
 				continue
 			}
 			mine := n
@@ -147,12 +148,21 @@ func (se *session) tell(p coord.Project, by coord.RepoID, n notice) error {
 			mine.Parts = own.Parts
 			mine.Example = own.Example
 			mine.Call = own.Call
-			if err := se.send(p, []hub.AgentID{id}, mine); err != nil {
+			if err := se.send(p, to, mine); err != nil {
 				return err
 			}
-			to = slices.DeleteFunc(to, func(x hub.AgentID) bool { return x == id })
+			told = append(told, to...)
 		}
 		n.Event += c.others
+	}
+
+	var to []hub.AgentID
+	for _, r := range p.Repos {
+		for _, id := range readers[r.ID] {
+			if !slices.Contains(told, id) && !slices.Contains(to, id) {
+				to = append(to, id)
+			}
+		}
 	}
 	if len(to) == 0 {
 		return nil
@@ -192,17 +202,107 @@ func (se *session) send(p coord.Project, to []hub.AgentID, n notice) error {
 	return hub.WriteMeta(se.tx, heldKey, held)
 }
 
-// concerned returns the agents of this hub with a repository in the project, except that of
-// the repository that made an event and the caller.
-func (se *session) concerned(p coord.Project, by coord.RepoID) (to []hub.AgentID) {
+// concerned returns the agents of this hub that hear of an event, by their repositories: those
+// that claimed one, but for the repository that made the event, and the caller. For the hub's own
+// repository agents act without claiming it; those hear of it, too, and so does the operator if
+// no agent claimed it.
+func (se *session) concerned(p coord.Project, by coord.RepoID, n notice) (map[coord.RepoID][]hub.AgentID, error) {
+	out := map[coord.RepoID][]hub.AgentID{}
+	own, hasOwn := se.s.ownRepo(p)
 	for _, r := range p.Repos {
 		id, ok := se.s.o.Local(r.Agent)
-		author := r.ID == by || id == se.caller.ID
-		if ok && !author && !slices.Contains(to, id) {
-			to = append(to, id)
+		isOwn := hasOwn && r.ID == own.ID
+		if isOwn && r.Agent == "" {
+			id, ok = hub.Operator, true
+		}
+		if !ok || r.ID == by {
+			continue
+		}
+		to := []hub.AgentID{id}
+		if isOwn {
+			acting, err := se.actingFor(p, r, n)
+			if err != nil {
+				return nil, err
+			}
+			for _, one := range acting {
+				if one != id {
+					to = append(to, one)
+				}
+			}
+		}
+		to = slices.DeleteFunc(to, func(id hub.AgentID) bool { return id == se.caller.ID })
+		if len(to) > 0 {
+			out[r.ID] = to
 		}
 	}
-	return to
+	return out, nil
+}
+
+// maxEntries bounds the journal entries about a contract, newest first, in which the agents that
+// acted on it are looked for.
+const maxEntries = 100
+
+// actingFor returns the agents that hear of an event for the hub's own repository: those that
+// acted for it on the contract, or wrote the packet that is answered; else the hub's coordinators.
+func (se *session) actingFor(p coord.Project, own coord.Repo, n notice) ([]hub.AgentID, error) {
+	var out []hub.AgentID
+	isKnown := false // who acted; the operator is one of them without being listed twice
+	add := func(id hub.AgentID) error {
+		_, err := se.tx.Agent(id)
+		if hub.CodeOf(err) == hub.CodeNotFound {
+			return nil
+		}
+		isKnown = isKnown || err == nil
+		if err == nil && id != hub.Operator && !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+		return err
+	}
+
+	// The agent that asked the question hears the answer.
+	if n.packet != nil && n.packet.ReplyTo != "" {
+		parent, err := se.tx.Coordination().Packet(p.ID, n.packet.ReplyTo)
+		if err != nil && hub.CodeOf(err) != hub.CodeNotFound {
+			return nil, err
+		}
+		if id, isLocal := se.s.o.Local(parent.FromAgent); err == nil && isLocal && parent.FromRepo == own.ID {
+			if err := add(id); err != nil {
+				return nil, err
+			}
+		}
+	}
+
+	// The agents that proposed or changed the contract hear what became of it.
+	if n.Contract != "" {
+		entries, err := se.tx.Journal(hub.JournalQuery{Subject: string(n.Contract), Newest: true, Limit: maxEntries})
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			var f facts
+			if !isCoordination(e.Action) || json.Unmarshal(e.Facts, &f) != nil {
+				continue
+			}
+			actedForOwn := f.Repo == own.ID && f.Source == ""
+			if !actedForOwn {
+				continue
+			}
+			if err := add(e.Actor); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if holder, ok := se.s.local(own.Agent); isKnown || (ok && holder != hub.Operator) {
+		return out, nil
+	}
+
+	agents, err := se.tx.Agents()
+	for _, a := range agents {
+		if a.Role == hub.RoleCoordinator && a.ID != hub.Operator {
+			out = append(out, a.ID)
+		}
+	}
+	return out, err
 }
 
 // divide splits agents into those that get a notice now, and those that do not read or have

@@ -1,0 +1,58 @@
+package server_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/service/contract"
+	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/surface/coordination"
+)
+
+func TestAnswersReachTheAgentsOfTheHubsRepository(t *testing.T) {
+	t.Parallel()
+	r, keys, in := shop(t)
+	// heard returns the summaries of the notices of an agent, and acknowledges them.
+	heard := func(key string) string {
+		t.Helper()
+		page := mustCall(t, r.as(key), api.Inbox, api.InboxParams{Limit: 50, Ack: api.AckSet{All: true}})
+		var out []string
+		for _, e := range page.Messages {
+			out = append(out, string(e.Payload))
+		}
+		return strings.Join(out, "\n")
+	}
+	propose := func(key, name string) coord.ContractID {
+		return mustCall(t, r.as(key), coordination.Propose, contract.Proposal{InProject: in, Type: coord.ContractAPI, Name: name, Content: []byte(`{"method":"GET","path":"/` + name + `"}`)}).Contract
+	}
+	respond := func(id coord.ContractID, action, comment string) {
+		mustCall(t, r.as(keys["bo"]), coordination.Respond, contract.Response{InContract: coordination.InContract{InProject: in, Contract: id}, Action: action, Comment: comment})
+	}
+	t.Run("the agent that proposed hears that a change is requested, with the comment, and the operator has a copy", func(t *testing.T) {
+		id := propose(keys["ana"], "orders")
+		respond(id, contract.ActionRequestChange, "add a cursor")
+		has(t, heard(keys["ana"]), "change requested", "add a cursor")
+		has(t, heard(r.operator), "change requested", "add a cursor")
+		if got := heard(keys["lena"]); got != "" {
+			t.Errorf("a coordinator that had no part in it was told: %s", got)
+		}
+	})
+	t.Run("the agent that asked hears the answer", func(t *testing.T) {
+		asked := mustCall(t, r.as(keys["ana"]), coordination.AskQuestion, contract.Question{InProject: in, Question: "which port?"}).Packet
+		mustCall(t, r.as(keys["bo"]), coordination.Share, contract.NewPacket{InProject: in, Relations: contract.Relations{ReplyTo: coord.PacketID(asked.Short())}, Type: coord.ContextProgress, Content: []byte(`{"answer":"8080"}`)})
+		has(t, heard(keys["ana"]), "8080")
+		has(t, heard(r.operator), "8080")
+		if got := heard(keys["lena"]); got != "" {
+			t.Errorf("a coordinator that had no part in it was told: %s", got)
+		}
+	})
+	t.Run("if no agent is known the coordinators hear it", func(t *testing.T) {
+		mustCall(t, r.as(keys["bo"]), coordination.AskQuestion, contract.Question{InProject: in, Question: "which port?"})
+		has(t, heard(keys["lena"]), "which port?")
+		has(t, heard(r.operator), "which port?")
+		if got := heard(keys["ana"]); got != "" {
+			t.Errorf("an agent that had no part in it was told: %s", got)
+		}
+	})
+}
