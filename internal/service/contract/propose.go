@@ -278,7 +278,7 @@ func (s *Service) move(ctx context.Context, caller hub.Caller, m move, do func(s
 		if kind == coord.MoveUpdate && was.Terms.Provider != "" {
 			kind = coord.MoveReplace
 		}
-		c, err := s.step(m.op, was, kind, m.word)
+		c, err := s.step(m.op, p, was, kind, m.word)
 		// The value is the status that the move leads to by itself. An agreement that
 		// waits for others keeps the status, and yet may undo the move before it.
 		write := coord.Stamp{Member: coord.MemberStatus, Value: string(c.Status), At: c.UpdatedAt, By: s.o.Self}
@@ -316,10 +316,15 @@ func (s *Service) move(ctx context.Context, caller hub.Caller, m move, do func(s
 // pendingAgreement is the value of the write of an agreement that waits for others.
 const pendingAgreement = "agreement pending"
 
-// step moves a contract. word names the operation in its error.
-func (s *Service) step(op string, c coord.Contract, move coord.ContractMove, word string) (coord.Contract, error) {
+// step moves a contract. word names the operation in its error, which also says what the status
+// waits for.
+func (s *Service) step(op string, p coord.Project, c coord.Contract, move coord.ContractMove, word string) (coord.Contract, error) {
 	next, ok := c.Status.After(move)
 	if !ok {
+		isWork := slices.Contains([]coord.ContractMove{coord.MoveStart, coord.MoveComplete, coord.MoveVerified, coord.MoveFailed, coord.MovePartial}, move)
+		if isWork && c.Status != coord.ContractVerified {
+			return c, hub.Errorf(hub.CodeConflict, op, "Cannot %s contract in status %s: it is %s", word, c.Status, waitsFor(c, p))
+		}
 		return c, hub.Errorf(hub.CodeConflict, op, "Cannot %s contract in status %s", word, c.Status)
 	}
 	c.Status, c.UpdatedAt = next, later(c.UpdatedAt, c.Stamps.Seen[s.o.Self]).After(s.o.Clock)
