@@ -29,8 +29,9 @@ import (
 // at once and the end is an update. The Proxy therefore keeps each session/prompt
 // of the client open until [acpv2.Bridge] finds its end in the agent's updates.
 //
-// It keeps no transcript and converts nothing back that was lost: OnLoss and OnNote
-// are the only record. A Proxy serves one client, once.
+// A message that version 1 does not express whole carries the agent's own in its _meta, where
+// [acpv2.RestoreUpdate] and [acpv2.Restore] find it; a strict proxy, which loses nothing, adds
+// nothing. A Proxy serves one client, once.
 type Proxy struct {
 	// OnLoss is told about each message of the agent that the client does not get, and about each
 	// value in a message that is dropped or replaced because version 1 cannot express it. OnNote
@@ -204,7 +205,7 @@ func (p *Proxy) options(session SessionID, replayed bool) *acpv2.V1Options {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	caps := p.caps
-	return &acpv2.V1Options{Client: &caps, SessionID: session, Replayed: replayed, Lossy: !p.Strict}
+	return &acpv2.V1Options{Client: &caps, SessionID: session, Replayed: replayed, Lossy: !p.Strict, Carry: true}
 }
 
 // converter returns the bridge, or an error before initialize.
@@ -373,7 +374,7 @@ func (p *Proxy) initialize(ctx context.Context, params json.RawMessage) (any, er
 	again := p.bridge != nil
 	if !again {
 		p.caps = rc.caps
-		p.bridge = acpv2.NewBridge(&acpv2.V1Options{Client: &rc.caps, Lossy: !p.Strict})
+		p.bridge = acpv2.NewBridge(&acpv2.V1Options{Client: &rc.caps, Lossy: !p.Strict, Carry: true})
 	}
 	p.mu.Unlock()
 	if again {
@@ -384,6 +385,7 @@ func (p *Proxy) initialize(ctx context.Context, params json.RawMessage) (any, er
 	// it is told, and does not fail a strict proxy.
 	opts := p.options("", false)
 	opts.Lossy = true
+	opts.Carry = !p.Strict
 	converted, err := acpv2.ToV1(answer, opts)
 	if err != nil {
 		return nil, err

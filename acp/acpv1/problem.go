@@ -1,6 +1,9 @@
 package acpv1
 
-import "regexp"
+import (
+	"regexp"
+	"strings"
+)
 
 // A Problem is one fault of a message and its place. Decoding and encoding fail
 // with a *Problem. The error of Validate joins one or several: errors.As finds the
@@ -23,9 +26,18 @@ func (p *Problem) Error() string {
 	return "acp: " + text
 }
 
-// Kind returns the place and the reason without the value and the indexes of lists, so that
-// problems with the same member for the same reason are equal.
-func (p *Problem) Kind() string { return listIndex.ReplaceAllString(p.Path, "/*") + ": " + p.Reason }
+// Kind returns the place, the value if it is a word, and the reason, without the indexes of lists,
+// so that problems with the same member and word for the same reason are equal.
+func (p *Problem) Kind() string {
+	kind := listIndex.ReplaceAllString(p.Path, "/*") + ": " + p.Reason
+	isID := strings.HasSuffix(p.Path, "Id") // each one is another
+	if !isID && word.MatchString(p.Value) {
+		kind = p.Value + " " + kind
+	}
+	return kind
+}
 
-// listIndex matches the index of an item in a JSON pointer.
-var listIndex = regexp.MustCompile(`/[0-9]+\b`)
+var (
+	listIndex = regexp.MustCompile(`/[0-9]+\b`)                   // the index of an item in a JSON pointer
+	word      = regexp.MustCompile(`^"[A-Za-z_][\w./:-]{0,63}"$`) // a value of an enum or the tag of a union, quoted
+)

@@ -207,10 +207,15 @@ func (b *Bridge) Update(n *UpdateSessionNotification) (*Step, error) {
 	if err := c.finish(messages...); err != nil {
 		return nil, err
 	}
+	step.Notes, step.Losses = c.notes, c.losses
+	if c.Carry && c.Lossy {
+		if err := carryUpdate(n, step); err != nil {
+			return nil, err
+		}
+	}
 	if remember != nil {
 		remember()
 	}
-	step.Notes, step.Losses = c.notes, c.losses
 	return step, nil
 }
 

@@ -29,6 +29,11 @@ type V1Options struct {
 	// value whose row in [Fallbacks] says ignore or display, with a leading underscore or
 	// without. Rows that say fail are errors in either mode.
 	Lossy bool
+
+	// Carry lets a message whose meaning version 1 does not express whole carry the message of
+	// version 2 in its _meta, under [MetaCarried]. An update that version 1 does not have becomes an
+	// update that changes nothing and carries it. It needs Lossy.
+	Carry bool
 }
 
 // A Conversion is a message as version 1 expresses it.
@@ -59,6 +64,11 @@ func ToV1(m Message, opts *V1Options) (*Conversion, error) {
 	out.Notes, out.Losses = c.notes, c.losses
 	if err := c.finish(append(out.Then, out.Message)...); err != nil {
 		return nil, err
+	}
+	if c.Carry && c.Lossy {
+		if err := carryMessage(m, out); err != nil {
+			return nil, err
+		}
 	}
 	return out, nil
 }

@@ -159,7 +159,7 @@ func (c *converter) mendForm(m *acpv1.CreateElicitationRequest) {
 			for _, p := range m.Form.RequestedSchema.Properties.Or(nil) {
 				if text := p.Value.String; text != nil && text.Format.IsSet() && !text.Format.Or("").Known() {
 					c.at(p.Name, func() {
-						c.dropAt("format", string(text.Format.Or("")), "is a format unknown to version 1")
+						c.loseAt("format", string(text.Format.Or("")), "is a format unknown to version 1")
 					})
 					text.Format = Optional[acpv1.StringFormat]{}
 				}

@@ -170,7 +170,7 @@ func (c *converter) mendBlock(m *acpv1.ContentBlock) {
 		c.at("annotations", func() {
 			known := each(c, "audience", readers, func(r *acpv1.Role) (acpv1.Role, bool) {
 				if !r.Known() {
-					c.drop(string(*r), "is an audience unknown to version 1")
+					c.lose(string(*r), "is an audience unknown to version 1")
 				}
 				return *r, r.Known()
 			})
@@ -213,8 +213,13 @@ func (c *converter) idle(m *IdleStateUpdate) {
 
 // background leaves out the work that goes on beside the conversation.
 func (c *converter) background(list Optional[[]BackgroundWork]) {
-	if len(list.Or(nil)) > 0 {
-		c.dropAt("background", "", "is work that version 1 does not report")
+	const reason = "is work that version 1 does not report"
+	switch {
+	case len(list.Or(nil)) == 0:
+	case c.Lossy:
+		c.loseAt("background", "", reason)
+	default:
+		c.dropAt("background", "", reason)
 	}
 }
 
@@ -239,11 +244,11 @@ func (c *converter) plan(m *PlanUpdate) *acpv1.SessionUpdate {
 // is not done for those that version 1 does not have.
 func (c *converter) mendEntry(e *acpv1.PlanEntry) {
 	if !e.Priority.Known() {
-		c.dropAt("priority", string(e.Priority), "is a priority unknown to version 1")
+		c.loseAt("priority", string(e.Priority), "is a priority unknown to version 1")
 		e.Priority = acpv1.PlanEntryPriorityMedium
 	}
 	if !e.Status.Known() {
-		c.dropAt("status", string(e.Status), "is a status unknown to version 1")
+		c.loseAt("status", string(e.Status), "is a status unknown to version 1")
 		e.Status = acpv1.PlanEntryStatusPending
 	}
 }

@@ -25,8 +25,9 @@ client that speaks version 1: the frames between the agent and standard input an
 output are converted. Configure this command in an editor instead of the agent's own.
 
 Values that version 1 lacks are replaced by the nearest ones or dropped, and so are
-updates that it cannot express; standard error names each kind once. With --strict
-they are errors: a request fails, and an update ends the proxy with an error.
+updates that it cannot express; standard error names each once for each place. The
+agent's own message travels along in _meta ("acp.v2/message"). With --strict such
+values are errors: a request fails, and an update ends the proxy with an error.
 With --verbose standard error names every loss, and the parts that version 1 does
 not need.`,
 		Example: `  parley acp proxy -- my-agent --acp
@@ -54,8 +55,11 @@ not need.`,
 	return cmd
 }
 
+// maxLossKinds bounds the kinds of losses that are named: an agent chooses the values.
+const maxLossKinds = 1000
+
 // oncePerKind returns a function that passes on the first loss of each kind: of the same member,
-// for the same reason, whatever its value and its index in a list.
+// for the same reason and with the same word, whatever its index in a list.
 func oncePerKind(tell func(error)) func(error) {
 	seen := map[string]bool{}
 	return func(err error) {
@@ -64,7 +68,7 @@ func oncePerKind(tell func(error)) func(error) {
 		if errors.As(err, &problem) {
 			kind = problem.Kind()
 		}
-		if !seen[kind] {
+		if !seen[kind] && len(seen) < maxLossKinds {
 			seen[kind] = true
 			tell(fmt.Errorf("%w (named once)", err))
 		}

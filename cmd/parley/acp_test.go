@@ -2,12 +2,15 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +19,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/acp"
+	"github.com/parley-agents/parley/acp/acpv1"
 	"github.com/parley-agents/parley/acp/acpv2"
 	"github.com/parley-agents/parley/internal/testing/acptest"
 	"github.com/parley-agents/parley/jsonrpc"
@@ -50,6 +54,8 @@ func init() {
 		},
 	}
 	switch mode {
+	case "ahead":
+		aheadAgent()
 	case "novel":
 		novelAgent()
 	case "failing": // opens a session, and fails in each turn
@@ -136,6 +142,45 @@ func novelAgent() {
 			said, _ := json.Marshal("the client answered " + string(m.Result.Outcome))
 			update(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":` + string(said) + `}}`)
 			say(`{"jsonrpc":"2.0","id":%s,"result":{"stopReason":"end_turn"}}`, prompt)
+		}
+	}
+	os.Exit(0)
+}
+
+// aheadUpdates are updates of an agent that speaks version 2 alone, with values and kinds that
+// version 1 does not have, some of them twice.
+var aheadUpdates = []string{
+	`{"sessionUpdate":"hologram_update","light":1}`, `{"sessionUpdate":"hologram_update","light":2}`, `{"sessionUpdate":"scent_update"}`,
+	`{"sessionUpdate":"plan_update","plan":{"type":"items","planId":"p","entries":[{"content":"a","priority":"urgent","status":"skipped"},{"content":"b","priority":"urgent","status":"pending"}]}}`,
+	`{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"t","annotations":{"audience":["robots"]}}}`,
+	`{"sessionUpdate":"tool_call_update","toolCallId":"c","title":"Look","kind":"knit","status":"levitating"}`,
+}
+
+// aheadAgent is an agent that speaks version 2 alone and sends aheadUpdates in each turn.
+func aheadAgent() {
+	say := func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+	update := func(u string) {
+		say(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":%s}}`, u)
+	}
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+		}
+		if json.Unmarshal(in.Bytes(), &m) != nil {
+			os.Exit(1)
+		}
+		switch m.Method {
+		case "initialize":
+			say(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":2,"info":{"name":"ahead","version":"1"},"capabilities":{"session":{"mcp":{"stdio":{}}}}}}`, m.ID)
+		case "session/new":
+			say(`{"jsonrpc":"2.0","id":%s,"result":{"sessionId":"s"}}`, m.ID)
+		case "session/prompt":
+			say(`{"jsonrpc":"2.0","id":%s,"result":{"messageId":"u"}}`, m.ID)
+			for _, u := range aheadUpdates {
+				update(u)
+			}
+			update(`{"sessionUpdate":"state_update","state":"idle","stopReason":"end_turn"}`)
 		}
 	}
 	os.Exit(0)
@@ -321,6 +366,87 @@ func TestACPProxy(t *testing.T) {
 		t.Fatalf("exit %d: %s", got.code, got.err)
 	}
 	contains(t, got.out, `"protocolVersion":1`, `"agentInfo":{"name":"tester","version":"1.2.3"}`, `"sessionId":`)
+	t.Run("R2-024 the proxy names each loss once, and carries all of it", func(t *testing.T) {
+		const prompt = `{"jsonrpc":"2.0","id":%d,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"go"}]}}` + "\n"
+		in, out := frames, ""
+		cmd := acpCommandLine(t, "ahead", "proxy", "--", "AGENT")
+		// The second turn begins when the first one is over: a session has one at a time.
+		stdin, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stdout, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(stdout)
+		lines.Buffer(nil, 1<<20)
+		await := func(part string) {
+			t.Helper()
+			for lines.Scan() {
+				if out += lines.Text() + "\n"; strings.Contains(lines.Text(), part) {
+					return
+				}
+			}
+			t.Fatalf("no %s in %s; %s", part, out, stderr.String())
+		}
+		io.WriteString(stdin, in)
+		await(`"id":2`)
+		for id := 3; id <= 4; id++ {
+			fmt.Fprintf(stdin, prompt, id)
+			await(fmt.Sprintf(`"id":%d`, id))
+		}
+		stdin.Close()
+		for lines.Scan() {
+		}
+		cmd.Wait()
+
+		value := func(raw []byte) (v any) {
+			if err := json.Unmarshal(raw, &v); err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+		for _, lost := range []string{"hologram_update", "scent_update", "urgent", "skipped", "robots", "knit", "levitating"} {
+			if n := strings.Count(stderr.String(), `"`+lost+`"`); n != 1 {
+				t.Errorf("%s is named %d times: %s", lost, n, stderr.String())
+			}
+		}
+		var back, want []any
+		for line := range strings.Lines(out) {
+			var frame struct {
+				Method string
+				Params acpv1.SessionNotification
+			}
+			if json.Unmarshal([]byte(line), &frame) != nil || frame.Method != "session/update" {
+				continue
+			}
+			restored, err := acpv2.RestoreUpdate(&frame.Params)
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw, err := restored.Update.MarshalJSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			back = append(back, value(raw))
+		}
+		for _, u := range slices.Concat(aheadUpdates, aheadUpdates) {
+			want = append(want, value([]byte(u)))
+		}
+		if !reflect.DeepEqual(back, want) {
+			t.Errorf("came back as %v, want %v", back, want)
+		}
+		r := do(t, parley(t, nil, "acp", "validate", write(t, "frames.jsonl", out)))
+		if strings.Contains(r.out, "/params of session/update") {
+			t.Errorf("the updates are not valid in version 1: %s", r.out)
+		}
+	})
 	t.Run("the answers of the proxy are valid in version 1", func(t *testing.T) {
 		r := do(t, parley(t, nil, "acp", "validate", write(t, "frames.jsonl", frames+got.out)))
 		if r.code != exitDone || r.out != "4 frames, 0 invalid\n" {
