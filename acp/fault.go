@@ -21,7 +21,7 @@ const (
 	FaultProse     FaultCode = "prose"     // it did not answer, and wrote prose to its standard output
 	FaultFlood     FaultCode = "flood"     // it sent more updates than can be queued
 	FaultMalformed FaultCode = "malformed" // its answer cannot be decoded
-	FaultVersion   FaultCode = "version"   // it chose a version that was not offered
+	FaultVersion   FaultCode = "version"   // it chose a version that was not offered, or refused version 1 as the only one
 )
 
 // A Fault is a mistake of the agent that ends a call, a turn or the connection. The
@@ -58,6 +58,10 @@ func (e *StartError) Unwrap() error { return e.Err }
 // ErrAuthRequired is the error of a call that the agent refuses before
 // [Client.Authenticate].
 var ErrAuthRequired = errors.New("the agent requires authentication")
+
+// ErrNoVersion2 is the cause of a [FaultVersion] of an agent that seems to speak version 2 alone,
+// which was not offered.
+var ErrNoVersion2 = errors.New("version 2 of the protocol was not offered")
 
 // ErrUnsupported is the error of a call for which the agent lacks the capability.
 var ErrUnsupported = errors.New("not supported by the agent")

@@ -34,6 +34,11 @@ func (c *Client) initialize(ctx context.Context) error {
 		if errors.As(err, &refusal) && i+1 < len(offers) {
 			continue
 		}
+		// An agent of version 2 alone misses its own members in the offer of version 1.
+		isMisread := refusal != nil && (refusal.Code == jsonrpc.CodeInvalidParams || refusal.Code == jsonrpc.CodeInvalidRequest)
+		if isMisread && !c.opts.V2 {
+			return &Fault{Code: FaultVersion, Text: "the agent refuses version 1 of the protocol, the only one that was offered", Err: fmt.Errorf("%w: %w", err, ErrNoVersion2)}
+		}
 		if err != nil {
 			return c.explain(acpv1.MethodInitialize, err)
 		}
@@ -122,6 +127,8 @@ func (c *Client) agree(offer int, result json.RawMessage) error {
 
 	case version == "":
 		return unreadable(errors.New("protocolVersion is missing"))
+	case version == "2":
+		return &Fault{Code: FaultVersion, Text: "the agent chose version 2 of the protocol, but only version 1 was offered", Err: ErrNoVersion2}
 	default:
 		hint := "only version 1 was offered"
 		if offer == 2 {

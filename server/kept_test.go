@@ -1,10 +1,12 @@
 package server_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -90,7 +92,26 @@ func beKeptAgent() {
 		f.Close()
 		return acpv2.StopReasonEndTurn, keptWork(ctx, t, turn)
 	}
-	if err := acp.Serve(context.Background(), agent, os.Stdin, os.Stdout); err != nil {
+	in := io.Reader(os.Stdin)
+	if os.Getenv(asKeptAgent) == "v2" { // it speaks version 2 alone
+		agent.V2 = true
+		lines := bufio.NewReader(os.Stdin)
+		first, err := lines.ReadString('\n')
+		if err != nil {
+			os.Exit(1)
+		}
+		var offer struct {
+			ID     json.RawMessage
+			Params struct{ ProtocolVersion int }
+		}
+		if json.Unmarshal([]byte(first), &offer) != nil || offer.Params.ProtocolVersion != 2 {
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"Invalid params: info is required"}}`+"\n", offer.ID)
+			io.Copy(io.Discard, lines)
+			os.Exit(0)
+		}
+		in = io.MultiReader(strings.NewReader(first), lines)
+	}
+	if err := acp.Serve(context.Background(), agent, in, os.Stdout); err != nil {
 		os.Exit(1)
 	}
 }
@@ -331,6 +352,30 @@ func TestKeptAgents(t *testing.T) {
 		second := w.turns("builder", dir, 2)[1]
 		if second.Process != first.Process || second.Session != first.Session {
 			t.Errorf("got %+v after %+v, want the same process", second, first)
+		}
+	})
+	t.Run("an agent that speaks version 2 alone works if it is kept with v2", func(t *testing.T) {
+		t.Parallel()
+		w, dir := begin(t, func(p *api.KeepParams) {
+			p.Command[1] = asKeptAgent + "=v2"
+			p.V2 = true
+			p.Policy = sandbox.PolicyAsk
+		})
+		if id := mail(w, "ask"); id == "" {
+			t.Fatal("no message")
+		}
+		w.until("the question waits for a person", func() bool { return len(w.kept("builder").Asks) == 1 }, func() any { return w.kept("builder") })
+		mustCall(t, w.as(w.operator), api.AnswerAgent, api.AnswerParams{Agent: "builder", Question: w.kept("builder").Asks[0].ID, Choice: "yes"})
+		w.turns("builder", dir, 1)
+		w.until("the log has what it said", func() bool { return strings.Contains(w.logOf("builder"), "text done") }, func() any { return w.logOf("builder") })
+	})
+	t.Run("an agent that speaks version 2 alone and is kept without v2 is told the word", func(t *testing.T) {
+		t.Parallel()
+		w, _ := begin(t, func(p *api.KeepParams) { p.Command[1] = asKeptAgent + "=v2" })
+		mail(w, "hello")
+		w.until("its problem is told", func() bool { return strings.Contains(w.kept("builder").Problem, "--v2") }, func() any { return w.kept("builder") })
+		if got := w.kept("builder").Problem; strings.Contains(got, "login") {
+			t.Errorf("got %q", got)
 		}
 	})
 	t.Run("ten messages during a turn are one more, and no prompt overlaps", func(t *testing.T) {

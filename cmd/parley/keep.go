@@ -50,6 +50,7 @@ are reported after the turn, not undone.`,
 	f.StringVar(&p.CLI, "cli", "", `known agent CLI; "parley agents detect" lists them`)
 	f.StringVar(&p.Dir, "dir", ".", "the agent's working folder")
 	f.BoolVar(&p.Worktree, "worktree", false, "work in a separate git worktree, on the branch parley/NAME")
+	f.BoolVar(&p.V2, "v2", false, "offer protocol version 2 (draft)")
 	f.StringVar((*string)(&p.Policy), "policy", "read", "the agent's permissions: read, write, build, or ask, where a person answers")
 	f.BoolVar(&p.Network, "network", false, "commands that --policy build lets it run have the network")
 	f.StringVar(&budget, "budget", "", "turns per hour that mail may start, such as 20/h (default the hub's budget)")

@@ -182,7 +182,7 @@ var layers = map[string][]string{
 	"internal/run": {"hub", "internal/acpguard", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "report", "sandbox", "internal/durable", "internal/git", "internal/process", "internal/shorten", "internal/stray", "internal/strictjson", "internal/reach/cli", "internal/reach/evidence", "internal/reach/fleet"}, // cli: the mode of each agent for each policy
 
 	// Agents that the hub runs: each turn is a run, each agent a waiter of the wake machine.
-	"internal/keeper": {"hub", "internal/acpguard", "acp", "acp/acpv2", "channel", "jsonrpc", "report", "sandbox", "internal/quota", "internal/shorten", "internal/spans", "internal/reach/cli", "internal/reach/fleet", "internal/reach/wake", "internal/run", "internal/service/reservation", "internal/service/roots"}, // roots: the folders that hold the hub's keys; cli: agents whose permissions are not refused; reservation: the types of questions about files
+	"internal/keeper": {"hub", "internal/acpguard", "acp", "acp/acpv1", "acp/acpv2", "channel", "jsonrpc", "report", "sandbox", "internal/quota", "internal/shorten", "internal/spans", "internal/reach/cli", "internal/reach/fleet", "internal/reach/wake", "internal/run", "internal/service/reservation", "internal/service/roots"}, // roots: the folders that hold the hub's keys; cli: agents whose permissions are not refused; reservation: the types of questions about files
 
 	// What puts it together, and the command.
 	"server": { // shape: the package of a handoff says whose review its work needs; cli and transcript: the usage in the files that a hook names

@@ -3,6 +3,7 @@ package keeper
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/acp"
+	"github.com/parley-agents/parley/acp/acpv2"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/reach/wake"
@@ -56,13 +58,29 @@ type permissions struct {
 // requestKey is the key of a permission request, as it came, in its context.
 type requestKey struct{}
 
+// errNoRequest says that a permission request did not come from a connection.
+var errNoRequest = errors.New("keeper: no request of the protocol")
+
+// firstVersion returns a permission request in version 1 of the protocol, which windows speak.
+func firstVersion(r *acp.PermissionRequest) ([]byte, error) {
+	switch {
+	case r.V1 != nil:
+		return r.V1.MarshalJSON()
+	case r.V2 == nil:
+		return nil, errNoRequest
+	}
+	converted, err := acpv2.ToV1(r.V2, &acpv2.V1Options{Lossy: true})
+	if err != nil {
+		return nil, err
+	}
+	return converted.Message.MarshalJSON()
+}
+
 // Decide logs each request that is refused.
 func (p permissions) Decide(ctx context.Context, r *acp.PermissionRequest) (sandbox.Decision, error) {
 	policy := acp.ByPolicy(p.policy, p.ask)
-	if r.V1 != nil {
-		if raw, err := r.V1.MarshalJSON(); err == nil {
-			ctx = context.WithValue(ctx, requestKey{}, json.RawMessage(raw))
-		}
+	if raw, err := firstVersion(r); err == nil {
+		ctx = context.WithValue(ctx, requestKey{}, json.RawMessage(raw))
 	}
 	if !r.Unknown && p.hubTool(r.Request) {
 		policy = acp.ByPolicy(sandbox.PolicyYolo, nil)

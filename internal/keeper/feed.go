@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/acp"
+	"github.com/parley-agents/parley/acp/acpv1"
+	"github.com/parley-agents/parley/acp/acpv2"
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/strictjson"
 )
@@ -74,6 +76,8 @@ type feed struct {
 	log     func(error)
 	secrets *run.Redactor // of the file: a person at a window sees everything
 
+	bridge *acpv2.Bridge // for the updates of an agent of version 2: windows speak version 1
+
 	mu      sync.Mutex // guards what follows
 	events  []Event
 	size    int // bytes of events, about
@@ -85,7 +89,7 @@ type feed struct {
 // openFeed returns the feed whose history is in the file of a path. A file that cannot be read
 // is reported to log, and the history begins anew.
 func openFeed(path string, log func(error)) *feed {
-	f := &feed{path: path, log: log, secrets: run.NewRedactor(), changed: make(chan struct{})}
+	f := &feed{bridge: acpv2.NewBridge(&acpv2.V1Options{Lossy: true}), path: path, log: log, secrets: run.NewRedactor(), changed: make(chan struct{})}
 	if path == "" {
 		return f
 	}
@@ -223,13 +227,24 @@ const maxEvents = 500
 
 // update adds an update of the agent.
 func (f *feed) update(turn string, u *acp.Update) {
-	if u.V1 == nil || u.Kind() == acp.KindUserMessage {
+	if u.Kind() == acp.KindUserMessage {
 		return // the prompt is an event of its own
 	}
-	raw, err := u.V1.Update.MarshalJSON()
-	if err != nil {
-		f.log(err)
-		return
+	list := []*acpv1.SessionNotification{u.V1}
+	if u.V2 != nil {
+		step, err := f.bridge.Update(u.V2)
+		if err != nil {
+			f.log(err)
+			return
+		}
+		list = step.Updates
 	}
-	f.add(Event{Kind: EventUpdate, Turn: turn, Update: raw})
+	for _, one := range list {
+		raw, err := one.Update.MarshalJSON()
+		if err != nil {
+			f.log(err)
+			return
+		}
+		f.add(Event{Kind: EventUpdate, Turn: turn, Update: raw})
+	}
 }

@@ -50,6 +50,7 @@ type Definition struct {
 	Branch  string      `json:"branch,omitempty"`  // of the worktree that was made for it
 	Machine string      `json:"machine,omitempty"` // that it runs on, where hubs of several share a store; set by the hub
 
+	V2       bool             `json:"v2,omitempty"`       // version 2 of the protocol is offered to it, before version 1
 	Policy   sandbox.Policy   `json:"policy"`             // read, write, build or ask
 	Network  bool             `json:"network,omitempty"`  // commands that the policy build lets it run have the network
 	Idle     Seconds          `json:"idle_s,omitempty"`   // after which its process is stopped; default 5 minutes

@@ -1,7 +1,6 @@
 package keeper
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -317,7 +316,7 @@ func (s *side) options(a *agent, d Definition) fleet.Options {
 		ask = s.guard.Asker(ask)
 	}
 	return fleet.Options{Options: acp.Options{
-		Name: "parley", Version: s.o.Version, Policy: d.permits(), Ask: ask, Permissions: permissions{a, d.permits(), ask}, StartTimeout: startTime, CancelGrace: cancelGrace,
+		Name: "parley", Version: s.o.Version, V2: d.V2, Policy: d.permits(), Ask: ask, Permissions: permissions{a, d.permits(), ask}, StartTimeout: startTime, CancelGrace: cancelGrace,
 	}}
 }
 
@@ -373,7 +372,7 @@ func (s *side) attempt(ctx context.Context, a *agent, d Definition, p prompt) (o
 	case err != nil:
 		out.problem = err.Error()
 	case got.State != hub.RunDone:
-		out.problem = cmp.Or(got.Problem, got.Reason, string(got.State))
+		out.problem = problemOf(got)
 	}
 	if s.process != nil && got.StopReason == "" {
 		s.drop()

@@ -149,7 +149,7 @@ func (a *agent) attempt(ctx context.Context, t turn) (out result, given bool) {
 	}
 	got, err := run.Execute(ctx, a.o.Home, spec, &run.Options{
 		Agent: fleet.Options{Options: acp.Options{
-			Name: "parley", Version: a.o.Version,
+			Name: "parley", Version: a.o.Version, V2: a.record.V2,
 			Policy: a.record.permits(), Ask: a.asker(), Permissions: permissions{a, a.record.permits(), a.asker()},
 			StartTimeout: startTime, CancelGrace: cancelGrace,
 		}, OnUpdate: func(u *acp.Update) { tr.update(ctx, u) }},
@@ -182,6 +182,16 @@ func (a *agent) attempt(ctx context.Context, t turn) (out result, given bool) {
 	return out, tr.given
 }
 
+// problemOf says for people why a run failed. For an agent that speaks another version of the
+// protocol it has the word that helps: nothing else can make its turns succeed.
+func problemOf(got run.Result) string {
+	text := cmp.Or(got.Problem, got.Reason, string(got.State))
+	if errors.Is(got.Err, acp.ErrNoVersion2) {
+		text += "; keep it again: " + got.Hint
+	}
+	return text
+}
+
 // outcome returns how a run ended as the end of its attempt; cause is why it was cancelled, if it
 // was. The process of a turn that failed is ended, so that the next turn starts another one. The
 // process of a cancelled turn goes on, unless it was too slow to stop.
@@ -208,7 +218,7 @@ func (tr *trial) outcome(cause error, got run.Result, err error) result {
 		out.problem = err.Error()
 
 	case got.State != hub.RunDone:
-		out.problem = cmp.Or(got.Problem, got.Reason, string(got.State))
+		out.problem = problemOf(got)
 		var exit *jsonrpc.ExitError
 		out.crashed = errors.As(got.Err, &exit)
 

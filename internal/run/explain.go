@@ -76,6 +76,8 @@ func startHint(err error) string {
 		return "give --auth METHOD; parley acp inspect lists the methods"
 	case errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist):
 		return "install it, or give the path of its program; parley agents detect lists the known agents"
+	case errors.Is(err, acp.ErrNoVersion2):
+		return "give --v2 to offer version 2 of the protocol, too"
 	case fault != nil && fault.Code == acp.FaultProse:
 		return "give it the flag that makes it speak ACP; parley agents detect shows the commands of known agents"
 	case fault != nil && fault.Code == acp.FaultSilent:

@@ -107,6 +107,7 @@ type Agent struct {
 	Worktree     bool             `yaml:"worktree"`
 	Role         hub.Role         `yaml:"role"`
 	Can          []string         `yaml:"can"`
+	V2           bool             `yaml:"v2"` // offer version 2 of the protocol
 	Policy       sandbox.Policy   `yaml:"policy"`
 	Network      bool             `yaml:"network"`
 	Budget       string           `yaml:"budget"`
@@ -229,6 +230,7 @@ func (a Agent) params(name hub.AgentID) (p api.KeepParams, err error) {
 	p.Can = a.Can
 	p.Memory = strictjson.Count(a.Memory)
 	p.Network = a.Network
+	p.V2 = a.V2
 	p.Worktree = a.Worktree
 	p.Idle = keeper.Seconds(a.Idle / time.Second)
 	p.Hang = keeper.Seconds(a.Hang / time.Second)

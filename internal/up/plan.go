@@ -204,6 +204,7 @@ func differences(was keeper.Definition, p api.KeepParams) (out []string) {
 	}
 	differ("policy", was.Policy, p.Policy)
 	differ("network", was.Network, p.Network)
+	differ("v2", was.V2, p.V2)
 	differ("budget", was.PerHour, p.PerHour)
 	differ("idle", was.Idle, p.Idle)
 	differ("hang", was.Hang, p.Hang)
