@@ -395,7 +395,7 @@ func (c *conversation) call(ctx context.Context, method string, params any, time
 	var answer *rules.Entry
 	err := c.wait(ctx, timeout, func() bool { answer = q.Answer; return answer != nil })
 	if errors.Is(err, errTimeout) {
-		err = fmt.Errorf("%s was not answered within %v", method, timeout)
+		err = fmt.Errorf("%s was not answered within %v", method, rounded(timeout))
 	}
 	return answer, err
 }

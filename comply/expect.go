@@ -285,7 +285,7 @@ func (r *testRun) missing(step *jsont.Expect, a *assignment, x *openExpectation,
 	} else {
 		actual, frames = r.instead(step, x, m, answers)
 	}
-	f := r.finding(r.now.step, fmt.Sprintf("within %v, %s", waited, m), actual+ended, frames...)
+	f := r.finding(r.now.step, fmt.Sprintf("within %v, %s", rounded(waited), m), actual+ended, frames...)
 	f.Timed = errors.Is(why, errTimeout)
 	return f
 }

@@ -73,6 +73,9 @@ func (r *runner) probe(ctx context.Context, a Agent) *probe {
 	}()
 
 	began := time.Now()
+	if r.version == schema.V1 {
+		p.report.Offered, _ = json.Marshal(vars[jsont.VarCapabilities]) // a built-in value
+	}
 	answer, err := agent.call(ctx, rules.MethodInitialize, initializeParams(r.version, vars), longest)
 	if err != nil {
 		// A program that fails without a word was no agent: a missing file, a wrong flag.

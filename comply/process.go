@@ -77,7 +77,7 @@ func (r *testRun) exit(ctx context.Context, x *jsont.Process) *rules.Finding {
 	case <-ctx.Done():
 		return r.abort(ctx.Err())
 	case <-timer.C:
-		return r.timed(r.finding(r.now.step, fmt.Sprintf("the agent ends within %v", within), "it is still running"))
+		return r.timed(r.finding(r.now.step, fmt.Sprintf("the agent ends within %v", rounded(within)), "it is still running"))
 	}
 
 	r.met++

@@ -193,6 +193,14 @@ func TestOptionalShortfall(t *testing.T) {
 	})
 }
 
+// The span that a finding names is that of the test, also where the runner waited a little longer.
+func TestSpans(t *testing.T) {
+	got := play(t, "none", steps(`{"expect": {"timeoutMs": 1040, "messages": [`+chunk("zzz")+`]}}`))
+	if len(got.Findings) != 1 || !strings.HasPrefix(got.Findings[0].Expected, "within 1s, ") {
+		t.Errorf("got %+v", got.Findings)
+	}
+}
+
 // TestLedgerVerdict holds what an agent does wrong everywhere apart from what a
 // test is about.
 func TestLedgerVerdict(t *testing.T) {

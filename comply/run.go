@@ -352,6 +352,7 @@ func (r *instance) stop() transcript {
 func (r *runner) test(ctx context.Context, a Agent, t *jsont.Test, p *probe) (res render.Result, ledger []rules.Finding, err error) {
 	res = render.Result{ID: t.ID, Title: t.Title, Description: t.Description, Area: t.Area, Severity: t.Severity, Findings: []rules.Finding{}, Docs: append([]string{}, t.Docs...)}
 	res.Advisory = t.Own && t.Severity == jsont.Optional
+	res.Ignored = t.Ignored
 	errored := func(err error) (render.Result, []rules.Finding, error) {
 		res.Status, res.Reason = render.Errored, err.Error()
 		return res, nil, nil

@@ -9,16 +9,26 @@ import (
 	"github.com/parley-agents/parley/comply"
 )
 
-// TestOptionalTests shows that an optional test of the user never fails a run, and that any other
-// test does.
+// TestOptionalTests shows that an expectation of an optional test of the user fails a run only if a
+// MUST rule is behind it. A broken MUST fails the run in any test.
 func TestOptionalTests(t *testing.T) {
 	t.Parallel()
 	failing := steps(prompt(2, "notify 1"), expect(`{"response": {"id": 2, "result": {"stopReason": "^refusal$"}}}`))
 	badFrame := strings.Replace(steps(prompt(2, `raw {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s.1","update":{"sessionUpdate":"plan"}}}`), expect(`{"response": {"id": 2}}`)), `"ledger": false`, `"ledger": true`, 1)
 	broken := steps(`{"reply": {"to": "q", "result": {}}}`)
 
-	for name, text := range map[string]string{"a finding": failing, "a frame": badFrame, "a test that cannot run": broken} {
-		for severity, want := range map[string]bool{"optional": false, "required": true} {
+	rule := func(id string) string {
+		return strings.Replace(failing, `"steps"`, `"rules": ["`+id+`"], "steps"`, 1)
+	}
+	for _, tt := range []struct {
+		name, text string
+		optional   bool // an optional test fails the run, too
+	}{
+		{"an expectation", failing, false}, {"a test that cannot run", broken, false},
+		{"an expectation of a MUST rule", rule("SNEW-01"), true}, {"a frame that breaks a MUST", badFrame, true},
+	} {
+		name, text := tt.name, tt.text
+		for severity, want := range map[string]bool{"optional": tt.optional, "required": true} {
 			t.Run(name+" in a test that is "+severity, func(t *testing.T) {
 				t.Parallel()
 				dir := t.TempDir()

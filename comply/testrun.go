@@ -122,7 +122,7 @@ func (r *testRun) run(ctx context.Context) {
 			}
 			r.add(f)
 			// After a broken MUST the rest would only repeat it.
-			if f.Level == jsont.Must {
+			if f.Level == jsont.Must || f.Level == jsont.OfTest {
 				return
 			}
 		}
@@ -225,7 +225,7 @@ func (r *testRun) awaitAnswers(ctx context.Context) bool {
 		case errors.Is(err, errTimeout) && q.step.Moot != "":
 			r.moot = q.step.Moot
 		case errors.Is(err, errTimeout):
-			r.add(r.timed(r.setup(ruleAnswer, "an answer to every request", fmt.Sprintf("%s was not answered within %v", q.Request.Method, q.patience), q.Request)))
+			r.add(r.timed(r.setup(ruleAnswer, "an answer to every request", fmt.Sprintf("%s was not answered within %v", q.Request.Method, rounded(q.patience)), q.Request)))
 		}
 	}
 	return true
@@ -323,7 +323,7 @@ func (r *testRun) add(f *rules.Finding) {
 	if f == nil {
 		return
 	}
-	if f.Level == jsont.Must || f.Level == jsont.Should {
+	if f.Level == jsont.Must || f.Level == jsont.OfTest || f.Level == jsont.Should {
 		f.Context = r.context(f.Frames)
 	}
 	r.findings = append(r.findings, *f)
@@ -369,6 +369,9 @@ func (r *testRun) finding(st *jsont.Step, expected, actual string, proof ...*rul
 	rule := rules.Find(id)
 	if id == "" {
 		rule.ID = r.test.ID
+		if r.test.Severity == jsont.Optional {
+			rule.Level = jsont.OfTest
+		}
 	}
 	if st.Level != "" {
 		rule.Level = st.Level

@@ -52,9 +52,12 @@ type complyShape struct {
 			Docs        []string       `json:"docs"`
 			DurationMs  int64          `json:"durationMs"`
 			Known       bool           `json:"known"`
+			Advisory    bool           `json:"advisory"`
+			Ignored     []string       `json:"ignored"`
 		} `json:"tests"`
-		Ledger []complyNotice `json:"ledger"`
-		Totals map[string]int `json:"totals"`
+		Offered map[string]any `json:"offered"`
+		Ledger  []complyNotice `json:"ledger"`
+		Totals  map[string]int `json:"totals"`
 	} `json:"agents"`
 	Schema      string `json:"schema"`
 	Tool        string `json:"tool"`
@@ -119,6 +122,51 @@ func TestComply(t *testing.T) {
 		if r := do(t, parley(t, nil, "comply", "--test", unknown, "--requirements", "v1", "--", "sh", bad)); r.code != exitCheck {
 			t.Errorf("exit %d: %s%s", r.code, r.out, r.err)
 		}
+	})
+	own := func(rule string) string {
+		dir := t.TempDir()
+		text := `{"title": "A title of my own", "description": "d", "docs": [], "severity": "optional",` + rule + ` "steps": [
+			{"teleport": {}},
+			{"expectError": true, "send": {"jsonrpc": "2.0", "id": 9, "method": "made/up", "params": {}}},
+			{"expect": {"timeoutMs": 500, "messages": [{"response": {"id": 9, "error": {"code": "^-32601$"}}}]}}]}`
+		if err := os.WriteFile(filepath.Join(dir, "mine.jsont"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	t.Run("R4-040 people read the title of a test in the list and in every report", func(t *testing.T) {
+		dir := own("")
+		for _, args := range [][]string{{"--list-tests"}, {"--format", "md"}, {"--format", "md", "--summary"}, {"--format", "json"}, {"--format", "html"}} {
+			r := do(t, parley(t, nil, append(append([]string{"comply", "--tests", dir}, args...), "--", "sh", good)...))
+			contains(t, r.out, "A title of my own")
+		}
+	})
+	t.Run("R4-042 an expectation of an optional test without a rule is optional in every report, and fails nothing", func(t *testing.T) {
+		dir := own("")
+		for _, format := range []string{"md", "junit", "html", "pr"} {
+			r := do(t, parley(t, nil, "comply", "--tests", dir, "--format", format, "--", "sh", bad))
+			if r.code != exitDone || strings.Contains(r.out, "MUST)") || strings.Contains(r.out, ">MUST<") || !strings.Contains(r.out, "optional") {
+				t.Errorf("%s: exit %d: %s", format, r.code, r.out)
+			}
+		}
+	})
+	t.Run("R4-042 a broken MUST rule fails the run in an optional test, too", func(t *testing.T) {
+		r := do(t, parley(t, nil, "comply", "--tests", own(` "rules": ["RPC-07"],`), "--", "sh", bad))
+		if r.code != exitCheck {
+			t.Errorf("exit %d: %s", r.code, r.out)
+		}
+		contains(t, r.out, "**RPC-07** (MUST)")
+	})
+	t.Run("R4-030 a step that this version does not know is in the report", func(t *testing.T) {
+		dir := own("")
+		for _, args := range [][]string{{"--format", "md"}, {"--format", "md", "--summary"}, {"--format", "junit"}, {"--format", "json"}} {
+			r := do(t, parley(t, nil, append(append([]string{"comply", "--tests", dir}, args...), "--", "sh", good)...))
+			contains(t, r.out, "line 2: the step has no known action and is ignored")
+		}
+	})
+	t.Run("R4-065 the line of capabilities has files and terminals, as the document's sample", func(t *testing.T) {
+		r := do(t, parley(t, nil, "comply", "--summary", "--test", "required.session.new", "--", "sh", good))
+		contains(t, r.out, "- Caps: fs(read:true, write:true), terminal:true; loadSession:false")
 	})
 	t.Run("R4-001 the built-in tests can be written to a folder and run from there", func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "suite")

@@ -11,6 +11,10 @@ const (
 	Should   Level = "SHOULD"
 	May      Level = "MAY"
 	Advisory Level = "ADV" // advice where the protocol is silent; reported, never a failure
+
+	// OfTest is the level of an expectation of an optional test that belongs to no rule. It
+	// decides the status of its test, and never fails a run. No file names it.
+	OfTest Level = "optional"
 )
 
 // parseLevel reads a level in any case.

@@ -174,7 +174,7 @@ func (p *Reader) steps(n *Node, depth int) (out []Step) {
 
 		switch len(found) {
 		case 0:
-			p.remark(n, "the step has no known action and is ignored")
+			p.ignore(n, "the step has no known action and is ignored")
 		case 1:
 			out = append(out, s)
 		default:

@@ -42,12 +42,16 @@ type Test struct {
 	Rules       []string // ids of the rules that the test is about, the main one first
 	Protocols   []int    // the versions of the protocol that the test is for; empty for all
 
-	// Own says that the user wrote the test. An optional one does not fail a run.
+	// Own says that the user wrote the test. A run does not fail because an optional one could not
+	// be run.
 	Own bool
 
 	// Remarks are for the author of the test, each with its line. They do not keep the
 	// test from running.
 	Remarks []string
+
+	// Ignored are those of the remarks that are about parts which are not performed.
+	Ignored []string
 
 	// source is read again for each run, because the folders of a run are variables
 	// that may stand outside of strings.
@@ -234,6 +238,7 @@ func (t *Test) read(vars Variables) error {
 	t.Steps = p.steps(root, 0)
 	t.Manual = t.Manual || slices.ContainsFunc(t.Steps, sendsInitialize)
 	t.Remarks = p.remarks
+	t.Ignored = p.ignored
 	return p.Err
 }
 
@@ -242,6 +247,7 @@ func (t *Test) read(vars Variables) error {
 type Reader struct {
 	vars    Variables // for the strings
 	remarks []string
+	ignored []string // those of the remarks that are about parts which are not performed
 	Err     error
 }
 
@@ -250,6 +256,12 @@ func (p *Reader) Fail(n *Node, format string, args ...any) {
 	if p.Err == nil {
 		p.Err = linef(n.line, format, args...)
 	}
+}
+
+// ignore adds a remark about a part that is not performed.
+func (p *Reader) ignore(n *Node, format string, args ...any) {
+	p.remark(n, format, args...)
+	p.ignored = append(p.ignored, p.remarks[len(p.remarks)-1])
 }
 
 // remark adds a remark for the author of the test, with the line of n.
@@ -373,7 +385,7 @@ func (p *Reader) precondition(n *Node) (c Precondition, ok bool) {
 	case strings.HasPrefix(either, "agent."):
 		c.path = strings.TrimPrefix(either, "agent.")
 	default:
-		p.remark(n, `a precondition needs "agentCap", or "cap" beginning with client. or agent.; this one is ignored`)
+		p.ignore(n, `a precondition needs "agentCap", or "cap" beginning with client. or agent.; this one is ignored`)
 		return c, false
 	}
 	return c, true

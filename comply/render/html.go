@@ -44,7 +44,7 @@ details{border:1px solid #ccc;border-radius:.3rem;margin:.5rem 0;padding:.3rem .
 {{range $a.Notes}}<p>Note: {{plain .}}</p>{{end}}
 {{range $a.Stale}}<p class="FAIL">The baseline is stale: {{plain .}} no longer fails.</p>{{end}}
 <table><tr><th>test</th><th>status</th><th>time</th><th>reason</th></tr>
-{{range $a.Tests}}<tr class="row"><td>{{.ID}}<br><small>{{plain .Title}}</small></td><td class="{{.Status}}">{{.Status}}{{if .Known}} (accepted){{end}}</td><td>{{seconds .DurationMs}}</td><td>{{plain .Reason}}</td></tr>
+{{range $a.Tests}}<tr class="row"><td>{{.ID}}<br><small>{{plain .Title}}</small></td><td class="{{.Status}}">{{.Status}}{{if .Known}} (accepted){{end}}</td><td>{{seconds .DurationMs}}</td><td>{{plain .Reason}}{{range .Ignored}}<br><small>not performed: {{plain .}}</small>{{end}}</td></tr>
 {{end}}</table>
 {{end}}
 <h2>Findings</h2>

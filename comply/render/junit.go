@@ -100,6 +100,9 @@ func (s *junitSuite) add(t *Result, agent string) {
 	case t.Status != Pass:
 		c.Output = note.Message + "\n" + note.Text
 	}
+	for _, part := range t.Ignored {
+		c.Output += plaintext.Text("not performed: " + part + "\n")
+	}
 	s.Cases = append(s.Cases, c)
 }
 

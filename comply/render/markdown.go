@@ -232,7 +232,7 @@ func (t *Result) remark() string {
 		}
 	}
 	switch {
-	case t.Advisory:
+	case t.Advisory && !t.Failed():
 		s += " (optional, does not fail the run)"
 	case t.Severity == jsont.Optional:
 		s += " (optional)"
@@ -255,7 +255,7 @@ func (m *markdown) agent(a *AgentReport, summary bool) {
 		m.line("- Caps: %s", capsLine(a.ClientCapabilities))
 		m.line("- Client: %s", code(string(a.ClientInfo)))
 	} else {
-		m.line("- Caps: %s", capsLine(a.AgentCapabilities))
+		m.line("- Caps: %s%s", offeredLine(a.Offered), capsLine(a.AgentCapabilities))
 		m.line("- Modes: %s", list(a.Modes, "not advertised"))
 		m.line("- Commands: %s", list(a.Commands, "not advertised"))
 	}
@@ -294,6 +294,22 @@ func (m *markdown) ledger(a *AgentReport) {
 		}
 	}
 	m.line("")
+}
+
+// offeredLine returns what the client offered, files and terminals, before the capabilities of
+// the agent; "" for version 2 of the protocol, which has neither.
+func offeredLine(raw json.RawMessage) string {
+	var c struct {
+		FS *struct {
+			Read  bool `json:"readTextFile"`
+			Write bool `json:"writeTextFile"`
+		} `json:"fs"`
+		Terminal *bool `json:"terminal"`
+	}
+	if json.Unmarshal(raw, &c) != nil || c.FS == nil || c.Terminal == nil {
+		return ""
+	}
+	return fmt.Sprintf("fs(read:%v, write:%v), terminal:%v; ", c.FS.Read, c.FS.Write, *c.Terminal)
 }
 
 // capsLine returns capabilities as a sorted list of paths with their values.
@@ -335,6 +351,9 @@ func list(items []string, none string) string {
 func notesLine(a *AgentReport) string {
 	notes := slices.Clone(a.Notes)
 	for _, t := range a.Tests {
+		for _, part := range t.Ignored {
+			notes = append(notes, t.ID+jsont.Extension+": "+part)
+		}
 		if t.Status == Fail || t.Status == Partial || t.Status == Errored {
 			notes = append(notes, t.Area+": "+t.Reason)
 		}
@@ -409,6 +428,9 @@ func (m *markdown) test(t *Result) {
 	m.line("%s, %s%s\n", code(t.ID), t.Severity, t.obeyedText())
 	if t.Description != "" {
 		m.line("%s\n", plain(t.Description))
+	}
+	for _, part := range t.Ignored {
+		m.line("Not performed: %s\n", plain(part))
 	}
 	if t.Known {
 		m.line("The baseline accepts this.\n")

@@ -26,11 +26,12 @@ func TestJudge(t *testing.T) {
 		reason   string
 		fails    bool
 	}{
-		"nothing found":           {want: render.Pass},
-		"a SHOULD":                {found: []rules.Finding{finding("X-01", jsont.Should, "soft")}, want: render.Warn, reason: "soft"},
-		"the worst is the reason": {found: []rules.Finding{finding("X-02", jsont.Must, "hard"), finding("X-01", jsont.Should, "soft")}, want: render.Fail, reason: "hard", fails: true},
-		"optional, partly met":    {severity: jsont.Optional, met: true, found: []rules.Finding{finding("X-02", jsont.Must, "hard")}, want: render.Partial, reason: "hard", fails: true},
-		"optional, nothing met":   {severity: jsont.Optional, found: []rules.Finding{finding("X-02", jsont.Must, "hard")}, want: render.Fail, reason: "hard", fails: true},
+		"nothing found":            {want: render.Pass},
+		"a SHOULD":                 {found: []rules.Finding{finding("X-01", jsont.Should, "soft")}, want: render.Warn, reason: "soft"},
+		"the worst is the reason":  {found: []rules.Finding{finding("X-02", jsont.Must, "hard"), finding("X-01", jsont.Should, "soft")}, want: render.Fail, reason: "hard", fails: true},
+		"optional, partly met":     {severity: jsont.Optional, met: true, found: []rules.Finding{finding("X-02", jsont.Must, "hard")}, want: render.Partial, reason: "hard", fails: true},
+		"optional, without a rule": {severity: jsont.Optional, found: []rules.Finding{finding("mine", jsont.OfTest, "hard")}, want: render.Fail, reason: "hard"},
+		"optional, nothing met":    {severity: jsont.Optional, found: []rules.Finding{finding("X-02", jsont.Must, "hard")}, want: render.Fail, reason: "hard", fails: true},
 	} {
 		r := render.Result{Severity: tt.severity, Findings: tt.found}
 		r.Judge(tt.met)

@@ -47,9 +47,13 @@ type Result struct {
 	// test has no prompt that shows it.
 	Obeyed Form `json:"obeyed,omitempty"`
 
-	// Advisory says that the test is one of the user, and optional: it does not make the run a
-	// failure, whatever it finds.
+	// Advisory says that the test is one of the user, and optional: the run does not fail because
+	// it could not be run. A MUST of a rule that it finds broken fails the run, as anywhere.
 	Advisory bool `json:"advisory,omitempty"`
+
+	// Ignored are the parts of the test that this version does not know and did not perform, each
+	// with its line.
+	Ignored []string `json:"ignored,omitempty"`
 }
 
 // A Form is the language of the part of a prompt that an agent followed. A prompt of a
@@ -63,18 +67,20 @@ const (
 )
 
 // Failed reports whether the result makes the whole run a failure: a MUST was broken, or
-// the test could not be run. The severity of a built-in test does not matter; an optional
-// test of the user never fails a run.
+// the test could not be run and is not optional and of the user. The severity of a test does
+// not matter for a MUST.
 func (r Result) Failed() bool {
-	if r.Known || r.Advisory {
+	if r.Known {
 		return false
 	}
-	return r.Status == Errored || slices.ContainsFunc(r.Findings, func(f rules.Finding) bool { return f.Fails() })
+	return (r.Status == Errored && !r.Advisory) || slices.ContainsFunc(r.Findings, func(f rules.Finding) bool { return f.Fails() })
 }
 
-// Timed reports whether a broken MUST rests on time alone.
+// Timed reports whether a finding that decides the status rests on time alone.
 func (r Result) Timed() bool {
-	return slices.ContainsFunc(r.Findings, func(f rules.Finding) bool { return f.Timed && f.Level == jsont.Must })
+	return slices.ContainsFunc(r.Findings, func(f rules.Finding) bool {
+		return f.Timed && (f.Level == jsont.Must || f.Level == jsont.OfTest)
+	})
 }
 
 // Judge sets status and reason from the findings. The worst level decides, and its first
@@ -83,7 +89,7 @@ func (r Result) Timed() bool {
 // status.
 func (r *Result) Judge(met bool) {
 	r.Status = Pass
-	rank := map[jsont.Level]int{jsont.Should: 1, jsont.Must: 2}
+	rank := map[jsont.Level]int{jsont.Should: 1, jsont.Must: 2, jsont.OfTest: 2}
 	worst := 0
 	for _, f := range r.Findings {
 		if rank[f.Level] > worst {
@@ -113,6 +119,9 @@ type AgentReport struct {
 	ProtocolVersion   json.RawMessage `json:"protocolVersion"`   // as the agent answered; null if it did not
 	AgentCapabilities json.RawMessage `json:"agentCapabilities"` // as the agent answered; null if it did not
 	AgentInfo         json.RawMessage `json:"agentInfo,omitempty"`
+
+	// Offered are the capabilities of the client in that conversation; nil in a report about clients.
+	Offered json.RawMessage `json:"offered,omitempty"`
 
 	// Of a client, in a report about clients.
 	ClientCapabilities json.RawMessage `json:"clientCapabilities,omitempty"`
@@ -204,20 +213,11 @@ func (a *AgentReport) Broken() (out []rules.Finding) {
 		inTest := func(t Result) bool {
 			return t.Failed() && slices.ContainsFunc(t.Findings, func(o rules.Finding) bool { return o.Rule == f.Rule && o.Fails() })
 		}
-		if f.Fails() && !a.isAdvisory(f) && !slices.ContainsFunc(a.Tests, inTest) {
+		if f.Fails() && !slices.ContainsFunc(a.Tests, inTest) {
 			out = append(out, f)
 		}
 	}
 	return out
-}
-
-// isAdvisory reports whether a finding of the ledger is from optional tests of the user
-// alone.
-func (a *AgentReport) isAdvisory(f rules.Finding) bool {
-	other := func(id string) bool {
-		return !slices.ContainsFunc(a.Tests, func(t Result) bool { return t.ID == id && t.Advisory })
-	}
-	return len(f.Tests) > 0 && !slices.ContainsFunc(f.Tests, other)
 }
 
 // Failed reports whether a MUST was broken, wherever it was seen, or a test could not be run,

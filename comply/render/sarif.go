@@ -24,7 +24,7 @@ func (r *Report) SARIF(w io.Writer) error {
 		switch {
 		case f.Fails():
 			level = "error"
-		case f.Level == jsont.Must || f.Level == jsont.Should:
+		case f.Level == jsont.Must || f.Level == jsont.OfTest || f.Level == jsont.Should:
 			level = "warning"
 		}
 

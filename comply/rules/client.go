@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/acp/schema"
-	"github.com/parley-agents/parley/comply/jsont"
 )
 
 func permissionOptions(e *event) []object { return objects(e.params, "options") }
@@ -43,9 +42,7 @@ var permissionChecks = []check{
 		return ""
 	}},
 	// PERM-12: a tool call stays pending until the user decides
-	{rule: "PERM-12", on: asks(MethodPermission), flaw: func(s *state, e *event) string { return s.begun(e, false) }},
-	// PERM-12: a tool call stays pending until the user decides
-	{rule: "PERM-12", level: jsont.Should, on: asks(MethodPermission), flaw: func(s *state, e *event) string { return s.begun(e, true) }},
+	{rule: "PERM-12", on: asks(MethodPermission), flaw: (*state).begun},
 	// PERM-14: at least one option allows the tool call
 	{rule: "PERM-14", on: asks(MethodPermission), flaw: func(_ *state, e *event) string {
 		options := permissionOptions(e)
@@ -54,17 +51,12 @@ var permissionChecks = []check{
 	}},
 }
 
-// begun returns the flaw that a question is about a tool call that has begun. A question may
-// say that the call is pending, which takes the status back, but not the end of the call.
-// takenBack chooses the half of the rule: without it the call goes on while the
-// question is asked, with it the question at least declares the call pending again,
-// which is a weaker offence.
-func (s *state) begun(e *event, takenBack bool) string {
+// begun returns the flaw that a question is about a tool call that has begun. A question that
+// says that the call is pending comes too late: the person has seen the call run before being
+// asked, and no status takes that back.
+func (s *state) begun(e *event) string {
 	call, _ := s.known(e)
 	if call == nil || (call.status != "in_progress" && call.status != "completed") {
-		return ""
-	}
-	if pending := call.status == "in_progress" && text(permissionSubject(e), "status") == "pending"; pending != takenBack {
 		return ""
 	}
 	return e.with(call.changed, "the permission request is about a tool call that is already "+call.status)

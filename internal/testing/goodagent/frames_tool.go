@@ -75,7 +75,7 @@ func toolFrameMutants() []*Mutant {
 			delete(call, "status")
 			return []Message{update(m.session(), object{"sessionUpdate": "tool_call_update", "toolCallId": call["toolCallId"], "status": "in_progress"}), m}
 		}},
-		{Rule: "PERM-12", Name: "back", Does: "begins, and then asks about a call that it says is pending", Suspected: true, Out: func(_ *Wire, m Message) []Message {
+		{Rule: "PERM-12", Name: "back", Does: "begins, and then asks about a call that it says is pending", Out: func(_ *Wire, m Message) []Message {
 			if !calling("session/request_permission")(m) {
 				return keep(m)
 			}
