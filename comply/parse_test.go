@@ -47,12 +47,12 @@ func TestParse(t *testing.T) {
 		line       int
 		part       string
 	}{
-		{"R4-026 what is no JSON", "{\n\"title\": \"t\",\n oops}", 3, "not JSON"},
+		{"what is no JSON", "{\n\"title\": \"t\",\n oops}", 3, "not JSON"},
 		{"R4-026 an unknown variable outside of a string", "{\n\"title\": ${nope}\n}", 2, "${nope}"},
-		{"R4-026 a member that is there twice", "{\n\"title\": \"t\",\n\"title\": \"u\"}", 3, "twice"},
-		{"R4-026 bytes that are no UTF-8", "{\n\"\xff\": 1}", 2, "UTF-8"},
-		{"R4-026 more than one value", "{}\n{}", 2, "not JSON"},
-		{"R4-026 an array", "[]", 1, "object"},
+		{"a member that is there twice", "{\n\"title\": \"t\",\n\"title\": \"u\"}", 3, "twice"},
+		{"bytes that are no UTF-8", "{\n\"\xff\": 1}", 2, "UTF-8"},
+		{"more than one value", "{}\n{}", 2, "not JSON"},
+		{"an array", "[]", 1, "object"},
 		{"R4-040 no title", `{"severity": "required", "steps": []}`, 1, "title"},
 		{"R4-042 no severity", `{"title": "t", "steps": []}`, 1, "severity"},
 		{"R4-042 a wrong severity", "{\"title\": \"t\",\n\"severity\": \"fatal\", \"steps\": []}", 2, "fatal"},

@@ -253,8 +253,8 @@ func TestSteps(t *testing.T) {
 		{"R4-058 a call before the last send does not", "none", steps(prompt(2, `call made/up {}`), expect(`{"response": {"id": 2}}`), prompt(3, "notify 1"), `{"forbid": {"timeoutMs": 1000, "methods": ["made/up"]}}`), pass},
 		{"R4-059 a delay lets messages come", "none", steps(prompt(2, "later"), expect(`{"response": {"id": 2}}`), `{"delayMs": 500}`, `{"expect": {"timeoutMs": 0, "messages": [`+chunk("^late$")+`]}}`), pass},
 		{"R4-060 the sandbox is a variable", "none", echoed(`{"dir": "^/.*comply-.*/sandbox$"}`), pass},
-		{"R4-061 the version stands unquoted", "none", `{` + head + `, "steps": [{"send": {"jsonrpc": "2.0", "id": 1, "method": "test/echo", "params": {"v": ${protocolVersionDefault}, "s": "v${protocolVersionDefault}"}}}, {"expect": {"messages": [{"response": {"id": 1, "result": {"v": 1, "s": "^v1$"}}}]}}]}`, pass},
-		{"R4-062 the capabilities stand unquoted", "none", `{` + head + `, "steps": [{"send": {"jsonrpc": "2.0", "id": 1, "method": "test/echo", "params": {"c": ${clientCapabilitiesDefault}}}}, {"expect": {"messages": [{"response": {"id": 1, "result": {"c": {"fs": {"readTextFile": true, "writeTextFile": true}, "terminal": true}}}}]}}]}`, pass},
+		{"R4-026 R4-061 the version stands unquoted", "none", `{` + head + `, "steps": [{"send": {"jsonrpc": "2.0", "id": 1, "method": "test/echo", "params": {"v": ${protocolVersionDefault}, "s": "v${protocolVersionDefault}"}}}, {"expect": {"messages": [{"response": {"id": 1, "result": {"v": 1, "s": "^v1$"}}}]}}]}`, pass},
+		{"R4-026 R4-062 the capabilities stand unquoted", "none", `{` + head + `, "steps": [{"send": {"jsonrpc": "2.0", "id": 1, "method": "test/echo", "params": {"c": ${clientCapabilitiesDefault}}}}, {"expect": {"messages": [{"response": {"id": 1, "result": {"c": {"fs": {"readTextFile": true, "writeTextFile": true}, "terminal": true}}}}]}}]}`, pass},
 		{"R4-062 the capabilities are those of the test", "none", `{` + head + `, "init": {"clientCapabilities": {"terminal": false}}, "steps": [{"send": {"jsonrpc": "2.0", "id": 1, "method": "test/echo", "params": {"c": ${clientCapabilitiesDefault}}}}, {"expect": {"messages": [{"response": {"id": 1, "result": {"c": {"fs": {"readTextFile": true}, "terminal": false}}}}]}}]}`, pass},
 		{"R4-063 the session id is a variable, and literal in a pattern", "none", steps(prompt(2, "notify 1"), expect(`{"notification": {"params": {"sessionId": "^${sessionId}$", "update": {"content": {}}}}}`)), pass},
 		{"R4-048 the client's capabilities reach initialize", "none", `{` + head + `, "init": {"clientCapabilities": {"fs": {"readTextFile": false}}}, "steps": [` + prompt(1, `call fs/read_text_file {"path":"/x"}`) + `, {"expect": {"messages": [` + chunk("-32601") + `]}}]}`, pass},
@@ -344,7 +344,14 @@ func TestPolicies(t *testing.T) {
 			wantStatus(t, play(t, "none", text), comply.Pass)
 		})
 	}
-	t.Run("R4-007 after a cancel the answer to a question is cancelled", func(t *testing.T) {
+	t.Run("R4-007 each test has its own policy", func(t *testing.T) {
+		ask := prompt(1, `call session/request_permission {"sessionId":"${sessionId}","toolCall":{"toolCallId":"t","kind":"read"},"options":[{"optionId":"yes","name":"y","kind":"allow_once"},{"optionId":"no","name":"n","kind":"reject_once"}]}`)
+		for policy, option := range map[string]string{"none": "no", "read": "yes", "yolo": "yes"} {
+			text := strings.Replace(steps(ask, expect(chunk(`"optionId":"`+option+`"`))), `"steps"`, `"init": {"permissionPolicy": "`+policy+`"}, "steps"`, 1)
+			wantStatus(t, play(t, "none", text), comply.Pass)
+		}
+	})
+	t.Run("R4-017 after a cancel the answer to a question is cancelled", func(t *testing.T) {
 		wantStatus(t, play(t, "none", steps(
 			`{"send": {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "other"}}}`,
 			prompt(1, `call session/request_permission {"sessionId":"other","options":[{"optionId":"yes","name":"y","kind":"allow_once"}]}`),

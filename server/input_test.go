@@ -209,7 +209,7 @@ func TestBadInput(t *testing.T) {
 		r.wantSame(t, before)
 		must(rpc.Call(t.Context(), r.as(alice), api.Whoami, api.None{}))(t)
 	})
-	t.Run("R3-108 R3-170 R3-173 bad subscriptions and broadcasts are refused and change nothing", func(t *testing.T) {
+	t.Run("R3-170 R3-173 bad subscriptions and broadcasts are refused and change nothing", func(t *testing.T) {
 		for _, c := range []struct{ method, params string }{
 			{"acp/subscribe", `{}`}, {"acp/subscribe", `{"action":"watch"}`}, {"acp/subscribe", `{"action":"add"}`}, {"acp/subscribe", `{"action":"add","filter":{}}`},
 			{"acp/subscribe", `{"action":"add","filter":{"topic":["x"]}}`}, {"acp/subscribe", `{"action":"add","filter":{"topics":"x"}}`},

@@ -94,7 +94,7 @@ func TestWire(t *testing.T) {
 			t.Errorf("got %d %s, want 204", a.status, a.body)
 		}
 	})
-	t.Run("R1-009 no path is answered with a redirect", func(t *testing.T) {
+	t.Run("no path is answered with a redirect", func(t *testing.T) {
 		r.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 		defer func() { r.http.CheckRedirect = nil }()
 		for _, path := range []string{"/", "//", "/./", "/health/", "//health", "/peers/", "/.well-known//agent.json"} {

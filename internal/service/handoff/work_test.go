@@ -660,7 +660,7 @@ func TestLimits(t *testing.T) {
 		_, err := strict.Send(t.Context(), builder, mailroom.Draft{To: []hub.AgentID{"planner"}, Type: hub.TypeStatusUpdate, Text: text})
 		return err
 	}
-	t.Run("R3-106 an agent begins at most ten handoffs a minute", func(t *testing.T) {
+	t.Run("R3-091 an agent begins at most ten handoffs a minute", func(t *testing.T) {
 		d.on(t)
 		for i := range 10 {
 			d.propose(planner, "builder", pkg(fmt.Sprint("T", i), nil))

@@ -169,7 +169,7 @@ func TestToolsOfFeaturesThatAreOff(t *testing.T) {
 		hub.FeatureTeamspaces:   {"team"},
 	}
 	for _, off := range [][]hub.Feature{nil, {hub.FeatureNegotiation}, {hub.FeatureDisagreement}, {hub.FeatureTeamspaces}, hub.Features} {
-		t.Run(fmt.Sprint("without ", off), func(t *testing.T) {
+		t.Run(fmt.Sprint("R3-108 the tools of a part that is off are not listed: without ", off), func(t *testing.T) {
 			r := start(t, server.Options{Without: off})
 			k, err := rpc.Call(t.Context(), r.client(r.operator), api.AddAgent, api.AgentParams{ID: "chief", Role: hub.RoleCoordinator})
 			if err != nil {

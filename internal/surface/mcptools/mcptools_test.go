@@ -252,7 +252,7 @@ func TestTools(t *testing.T) {
 			r := start(t, server.Options{})
 			planner, builder := way.connect(r, t, r.add(t, "planner")), way.connect(r, t, r.add(t, "builder"))
 
-			t.Run("R3-108 the tools of every agent are listed", func(t *testing.T) {
+			t.Run("the tools of every agent are listed", func(t *testing.T) {
 				var names []string
 				for _, tool := range planner.tools(t) {
 					names = append(names, tool.Name)
