@@ -3,6 +3,7 @@ package hubtest_test
 import (
 	"context"
 
+	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/landing"
 )
 
@@ -34,12 +35,20 @@ func (quarry) Forward(context.Context, string, string, string, string) (landing.
 	return landing.Forwarding{Moved: true}, nil
 }
 
-func (quarry) Change(context.Context, string, string, string) (landing.Change, error) {
-	return landing.Change{Base: "base", Patch: "+new"}, nil
+func (quarry) Change(context.Context, string, string, string, int) (landing.Change, error) {
+	return landing.Change{Base: "base", Patch: landing.Patch{Text: "+new"}}, nil
 }
 
-func (quarry) Patch(context.Context, string, string, string) (string, []string, error) {
-	return "+new", nil, nil
+func (quarry) Patch(context.Context, string, string, string, int) (landing.Patch, error) {
+	return landing.Patch{Text: "+new"}, nil
+}
+
+func (quarry) Missing(context.Context, string, string, string, []string) (map[string]bool, error) {
+	return nil, nil
+}
+
+func (quarry) Judged(context.Context, string, string, string, []string) ([]hub.JudgeFinding, error) {
+	return nil, nil
 }
 
 func (quarry) Keep(context.Context, string, string, string) error { return nil }
