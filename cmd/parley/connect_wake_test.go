@@ -13,6 +13,11 @@ import (
 // taken out again.
 func TestConnectWake(t *testing.T) {
 	h := newHouse(t)
+	t.Cleanup(func() { // the hooks of these CLIs started waiters, which write into the home
+		for _, cli := range []string{"codex", "qwen"} {
+			h.endRunning("wake", "watch", cli, "--session", cli)
+		}
+	})
 	allowed := func() bool {
 		var got struct{ Agents []struct{ Allowed bool } }
 		h.ok(h.operator("wake", "sessions", "builder", "--json"), &got)

@@ -379,27 +379,13 @@ func TestHookShowsMailBeforeItsWaiter(t *testing.T) {
 	}
 }
 
-// runs reports whether a process of this program has a run of arguments.
-func runs(args ...string) bool {
-	self, err := os.Executable()
-	if err != nil {
-		return false
-	}
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	wanted := strings.Join(append(append([]string{""}, args...), ""), "\x00")
-	return err == nil && slices.ContainsFunc(files, func(file string) bool {
-		raw, err := os.ReadFile(file)
-		return err == nil && strings.HasPrefix(string(raw), self+"\x00") && strings.Contains(string(raw), wanted)
-	})
-}
-
 // TestHookOfATurn has hooks report what a CLI does besides the plain order of a turn.
 func TestHookOfATurn(t *testing.T) {
 	h := newHouse(t)
 	key := write(t, "key", h.keys["builder"]+"\n")
 	t.Cleanup(func() { // the hooks of codex and qwen started waiters
 		h.patient("the end of the waiters", func() bool {
-			return !launch.Waits(h.home)
+			return !runs("--key-file", key, "wake", "watch") && !launch.Waits(h.home)
 		})
 	})
 	hook := func(cli, name, input string) string {

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -511,4 +512,41 @@ func (h *house) patient(what string, happened func() bool) {
 			h.t.Fatalf("%s did not come", what)
 		}
 	}
+}
+
+// running returns the processes of this program that have a run of arguments, on a system that shows them.
+func running(args ...string) (found []int) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil
+	}
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return nil
+	}
+	wanted := strings.Join(append(append([]string{""}, args...), ""), "\x00")
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil || !strings.HasPrefix(string(raw), self+"\x00") || !strings.Contains(string(raw), wanted) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// runs reports whether a process of this program has a run of arguments.
+func runs(args ...string) bool { return len(running(args...)) > 0 }
+
+// endRunning kills the processes of this program that have a run of arguments, and waits for their end.
+func (h *house) endRunning(args ...string) {
+	h.t.Helper()
+	for _, pid := range running(args...) {
+		if p, err := os.FindProcess(pid); err == nil {
+			p.Kill()
+		}
+	}
+	h.patient("the end of "+strings.Join(args, " "), func() bool { return !runs(args...) })
 }
