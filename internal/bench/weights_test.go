@@ -520,6 +520,34 @@ func TestWeights(t *testing.T) {
 	}
 }
 
+// TestRefusalsNameSizes asks for more than is allowed. Each refusal says how much it was and how much is
+// allowed.
+func TestRefusalsNameSizes(t *testing.T) {
+	h := newHeavyHub(t)
+	files := func(n int) []string { return numbered(n, "f%d") }
+	for _, c := range []struct {
+		method string
+		params map[string]any
+		sizes  [2]int
+	}{
+		{"parley/reservations/ask", map[string]any{"tree": h.repository, "kind": "edit", "paths": files(513)}, [2]int{513, 512}},
+		{"parley/reservations/ask", map[string]any{"tree": h.repository, "kind": "edit", "command": strings.Repeat("x", 1<<18+1)}, [2]int{1<<18 + 1, 1 << 18}},
+		{"parley/reservations/reserve", map[string]any{"tree": h.repository, "patterns": files(65)}, [2]int{65, 64}},
+		{"parley/reservations/reserve", map[string]any{"tree": h.repository, "patterns": files(1), "why": strings.Repeat("x", 501)}, [2]int{501, 500}},
+		{"parley/files", map[string]any{"action": "who", "tree": h.repository, "paths": files(4_097)}, [2]int{4_097, 4_096}},
+		{"acp/query", map[string]any{"text": strings.Repeat("x", 1_001)}, [2]int{1_001, 1_000}},
+	} {
+		raw, err := json.Marshal(c.params)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = h.call(t, h.client("a0"), c.method, raw)
+		if text := fmt.Sprint(err); !strings.Contains(text, fmt.Sprint(c.sizes[0])) || !strings.Contains(text, fmt.Sprint(c.sizes[1])) {
+			t.Errorf("%s: %.300s; it must name %d and %d", c.method, text, c.sizes[0], c.sizes[1])
+		}
+	}
+}
+
 // TestWeightsInRepositories shows heavy changes that wait to land, and lists the checks of heavy files.
 func TestWeightsInRepositories(t *testing.T) {
 	patience.NotUnderRace(t)

@@ -17,11 +17,12 @@ import (
 // Bounds of the comparison of lines. Git holds both versions of a file in memory with about 70
 // bytes for each line, and a file of nothing but line ends is packed a thousandfold.
 const (
-	maxComparedLines = 100_000  // of one version of a file
-	maxComparedBytes = 16 << 20 // of one version of a file
-	maxUncompared    = 200      // files of a change beyond these bounds; with more, no file is compared
-	maxMoves         = "200"    // files on each side between which moves are searched
-	maxDiffs         = 2        // comparisons of lines at a time, of all copies
+	maxComparedLines = 100_000   // of one version of a file
+	maxShownLines    = 1_000_000 // of a file that comes or goes, which costs memory alone
+	maxComparedBytes = 16 << 20  // of one version of a file
+	maxUncompared    = 200       // files of a change beyond these bounds; with more, no file is compared
+	maxMoves         = "200"     // files on each side between which moves are searched
+	maxDiffs         = 2         // comparisons of lines at a time, of all copies
 )
 
 // errFull ends the output of a command that wrote more than its reader takes.
@@ -233,7 +234,7 @@ func (u uncompared) String() string {
 				kind = fmt.Sprintf("a text of %d lines", f.lines)
 			}
 		}
-		fmt.Fprintf(&b, "File %q was %s, and is not compared: %s with %d bytes; at most %d lines and %d bytes are\n", f.Path, f.Status, kind, f.size, maxComparedLines, maxComparedBytes)
+		fmt.Fprintf(&b, "File %q was %s, and is not compared: %s with %d bytes; at most %d lines and %d bytes are, and %d lines of a file that comes or goes\n", f.Path, f.Status, kind, f.size, maxComparedLines, maxComparedBytes, maxShownLines)
 	}
 	return b.String()
 }
@@ -263,7 +264,11 @@ func (c *Copy) uncompared(ctx context.Context, old, new string) (uncompared, err
 			if err != nil {
 				return nil, err
 			}
-			if size > maxComparedBytes || (isText && lines > maxComparedLines) {
+			most := int64(maxComparedLines)
+			if ch.Status == Added || ch.Status == Removed {
+				most = maxShownLines
+			}
+			if size > maxComparedBytes || (isText && lines > most) {
 				f.size = max(f.size, size)
 				f.lines = max(f.lines, lines)
 				f.isText = f.isText || isText

@@ -24,7 +24,7 @@ func TestLargeFilesAreNotCompared(t *testing.T) {
 	}
 	for _, want := range []string{
 		"+two\n",
-		"File \"lines.txt\" was modified, and is not compared: a text of 300000 lines with 300001 bytes; at most 100000 lines and 16777216 bytes are\n",
+		"File \"lines.txt\" was modified, and is not compared: a text of 300000 lines with 300001 bytes; at most 100000 lines and 16777216 bytes are, and 1000000 lines of a file that comes or goes\n",
 		"File \"odd\\n\\\"\\u202ename.txt\" was modified, and",
 		"File \"wide.txt\" was added, and is not compared: a text with 17825792 bytes",
 	} {
@@ -65,13 +65,15 @@ func TestLargeFilesAreNotCompared(t *testing.T) {
 // TestManyLargeFiles compares nothing of a change with hundreds of large files.
 func TestManyLargeFiles(t *testing.T) {
 	r := newRepository(t)
-	long := strings.Repeat("\n", 100_001)
-	first := r.commit("a.txt", "one\n")
-	files := []string{"a.txt", "two\n"}
+	before := []string{"a.txt", "one\n"}
+	changed := []string{"a.txt", "two\n"}
 	for i := range 201 {
-		files = append(files, fmt.Sprintf("f%d", i), long)
+		name := fmt.Sprintf("f%d", i)
+		before = append(before, name, strings.Repeat("\n", 100_001))
+		changed = append(changed, name, strings.Repeat("\n", 100_002))
 	}
-	after := r.branch(first, "many", files...)
+	first := r.commit(before...)
+	after := r.branch(first, "many", changed...)
 	patch, cut, err := r.copy().Patch(t.Context(), r.fetch(first).ID, after.ID, 1<<20)
 	if err != nil || !cut || strings.Contains(patch, "diff --git") || !strings.Contains(patch, "2 more files are too large to be compared\n") {
 		t.Errorf("cut %t, %v:\n%.2000s", cut, err, patch)

@@ -148,7 +148,8 @@ func (s *Service) fromTop(ctx context.Context, tree hub.WorkingTree, folder stri
 
 // checkPattern refuses a pattern that leaves the tree, or matches all of it or too many files.
 func (s *Service) checkPattern(ctx context.Context, op string, tree hub.WorkingTree, pattern string) error {
-	if pattern == "" || len(pattern) > maxPath || strings.Contains(pattern, "\x00") || !isLocalPattern(pattern) {
+	isPath := pattern != "" && len(pattern) <= maxPath && !strings.Contains(pattern, "\x00")
+	if !isPath || !isLocalPattern(pattern) {
 		return hub.Errorf(hub.CodeInvalid, op, "%.100q is not a pattern of files in the working tree", pattern).
 			WithHint("use a path or a git pathspec relative to the tree, such as src/*.go")
 	}
