@@ -398,7 +398,7 @@ func TestBranchOfATaskWaitsForItsReviewer(t *testing.T) {
 		p.Team = "core"
 		must(rpc.Call(ctx, h.as(key), api.Team, p))(t)
 	}
-	do(h.operator, api.TeamParams{Action: "create", Objective: "login", Members: []team.Seat{{Agent: "lead", Role: hub.RoleReviewer}, {Agent: "builder", Role: hub.RoleExecutor}}})
+	do(h.operator, api.TeamParams{Action: "create", Objective: "login", Members: []team.Seat{{Agent: "other", Role: hub.RoleCoordinator}, {Agent: "lead", Role: hub.RoleReviewer}, {Agent: "builder", Role: hub.RoleExecutor}}})
 	do(h.operator, api.TeamParams{Action: "status", Lifecycle: hub.TeamActive})
 	do(h.operator, api.TeamParams{Action: "task", Title: "login", Worktree: work, Owner: "builder", Reviewer: "lead"})
 	do(keys[1], api.TeamParams{Action: "task", Task: "T-1", State: hub.TaskInProgress})
