@@ -400,7 +400,7 @@ func TestBranchOfATaskWaitsForItsReviewer(t *testing.T) {
 	}
 	do(h.operator, api.TeamParams{Action: "create", Objective: "login", Members: []team.Seat{{Agent: "other", Role: hub.RoleCoordinator}, {Agent: "lead", Role: hub.RoleReviewer}, {Agent: "builder", Role: hub.RoleExecutor}}})
 	do(h.operator, api.TeamParams{Action: "status", Lifecycle: hub.TeamActive})
-	do(h.operator, api.TeamParams{Action: "task", Title: "login", Worktree: work, Owner: "builder", Reviewer: "lead"})
+	do(h.operator, api.TeamParams{Action: "task", Title: "login", Worktree: work, Checks: []string{"test"}, Owner: "builder", Reviewer: "lead"})
 	do(keys[1], api.TeamParams{Action: "task", Task: "T-1", State: hub.TaskInProgress})
 	if err := os.WriteFile(filepath.Join(work, "mod", "login"), []byte("ok\n"), 0o644); err != nil {
 		t.Fatal(err)
