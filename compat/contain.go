@@ -168,6 +168,7 @@ type gap struct {
 	text     string
 	at       position
 	sub, sup conjunction // sub has documents that sup refuses
+	isFinal  bool        // no alternative of sub explains it
 }
 
 // A pair is the state of a comparison of two conjunctions. A pair that is met again while it
@@ -375,7 +376,8 @@ const maxSplits = 3
 
 // splitUnions takes back the gaps since start if each alternative of sub is contained in sup.
 func (c *comparer) splitUnions(sub, sup conjunction, ns *normal, at position, start int) {
-	if !c.failed(start) || at.splits >= maxSplits {
+	isFinal := func(g *gap) bool { return g.isFinal && len(g.at.path) == len(at.path) }
+	if !c.failed(start) || at.splits >= maxSplits || slices.ContainsFunc(c.gaps[start:], isFinal) {
 		return
 	}
 	for _, u := range ns.unions {

@@ -9,12 +9,14 @@ import (
 func (c *comparer) compareLogic(sub, sup conjunction, ns, np *normal, at position, gapOf gapMaker) {
 	at = at.apart(np)
 	for _, u := range np.unions {
-		if !c.impliesUnion(sub, ns, u, at) {
+		kind, by, isRemoved := u.removedKind(sub, ns, at.used)
+		if isRemoved || !c.impliesUnion(sub, ns, u, at) {
 			g := gapOf(kindUnion, u.at, "the alternatives do not contain all earlier ones")
 			if c.direction == Response {
 				g.text = "the alternatives allow more than the earlier ones"
 			}
-			if kind, by, ok := u.removedKind(sub, ns); ok { // a document of that kind shows it
+			if isRemoved { // a document of that kind shows it
+				g.isFinal = true
 				g.sub = sub.with(kind)
 				listed := normalise(normalise(g.sub).property(by.name)).values
 				g.text += fmt.Sprintf("; one of them is %s %s", by.name, shortText(string(rawOf(listed[0]))))

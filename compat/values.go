@@ -263,23 +263,29 @@ func (u union) candidates(c conjunction) []schema {
 	return u.branches[only : only+1]
 }
 
-// removedKind returns the first alternative of a conjunction whose kind u does not have, with
-// the choice by which u tells its branches apart.
-func (u union) removedKind(sub conjunction, ns *normal) (schema, *choice, bool) {
+// removedKind returns the first alternative of a conjunction whose kind u does not have, and
+// which has values, with the choice by which u tells its branches apart. A union that was split
+// already is left out.
+func (u union) removedKind(sub conjunction, ns *normal, split []string) (schema, *choice, bool) {
 	by := u.choiceOf()
 	if by == nil {
 		return schema{}, nil, false
 	}
-	for _, have := range ns.unions {
-		for _, branch := range have.branches {
-			listed, ok := listedIn(normalise(sub.with(branch)), by.name)
-			if !ok {
-				continue
-			}
-			isKnown := slices.ContainsFunc(slices.Collect(maps.Keys(listed)), func(key string) bool { _, ok := by.branches[key]; return ok })
-			if !isKnown && len(listed) > 0 {
-				return branch, by, true
-			}
+	if len(ns.unions) != 1 || slices.Contains(split, ns.unions[0].at) { // another union may exclude the kind
+		return schema{}, nil, false
+	}
+	isKnown := func(key string) bool { _, ok := by.branches[key]; return ok }
+	for _, branch := range ns.unions[0].branches {
+		// The list of an alternative alone is read first: it costs little, and sub adds no value to it.
+		alone, ok := listedIn(normalise(conjunction{branch}), by.name)
+		if ok && slices.ContainsFunc(slices.Collect(maps.Keys(alone)), isKnown) {
+			continue
+		}
+		all := sub.with(branch)
+		listed, ok := listedIn(normalise(all), by.name)
+		isRemoved := ok && len(listed) > 0 && !slices.ContainsFunc(slices.Collect(maps.Keys(listed)), isKnown)
+		if isRemoved && !impossible(all, maxImpossible) {
+			return branch, by, true
 		}
 	}
 	return schema{}, nil, false
