@@ -70,7 +70,7 @@ func (s *scene) contracts() {
 
 	// Words of an exchange, and of a peer about itself, as trust in a peer.
 	for i, word := range []string{"", federation.ListedVerified, federation.ListedUnverified} {
-		p := coordination.PeerParams{AID: coord.AID(fmt.Sprintf("aid://shop%d.example/hub@1.0.0", i)), Endpoint: "https://127.0.0.1:9", Listed: word}
+		p := coordination.PeerParams{AID: coord.AID(fmt.Sprintf("aid://shop%d.example/hub@1.0.0", i)), Endpoint: fmt.Sprintf("https://shop%d.example:9", i), Listed: word}
 		added := must(rpc.Call(ctx, operator, coordination.AddPeer, p))(s.t)
 		s.try(added.Peer.Trust == federation.TrustVerified, "a peer that an exchange lists as %q is verified at once", word)
 	}

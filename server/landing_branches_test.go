@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -186,6 +187,18 @@ func TestLandingBranches(t *testing.T) {
 	for i, b := range branches {
 		got := must(rpc.Call(ctx, h.as(keys[i%len(keys)]), api.Land, api.LandParams{Ref: b.name, Repo: r.dir}))(t)
 		entries[b.name] = got.Entries[0].ID
+	}
+	all := r.settle(ctx, operator)
+
+	// A branch that changes what judges it has to wait for a word, which is no yes.
+	for _, e := range all {
+		if e.State == hub.EntryWaiting {
+			must(rpc.Call(ctx, operator, api.GiveReview, api.ReviewParams{ID: string(e.ID), Verdict: hub.VerdictApprove}))(t)
+		}
+		isLie := slices.ContainsFunc(branches, func(b plantedBranch) bool { return b.name == e.Ref && b.files["parley.yaml"] != "" })
+		if isLie != (e.State == hub.EntryWaiting) {
+			t.Errorf("%s is %s (%s); does it change what judges it? %v", e.Ref, e.State, e.Reason, isLie)
+		}
 	}
 	r.settle(ctx, operator)
 

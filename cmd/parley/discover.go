@@ -73,7 +73,9 @@ func (a *app) addDiscovered(ctx context.Context, p coordination.SearchParams, ad
 	}
 	for _, f := range found.Agents {
 		if f.AID == string(add.AID) {
-			add.Endpoint, add.Repo, add.Listed = f.Endpoint, cmp.Or(add.Repo, f.Name), listedAs(f)
+			add.Endpoint = f.Endpoint
+			add.Repo = cmp.Or(add.Repo, f.Name)
+			add.Listed = listedAs(f)
 			return answer(ctx, a, coordination.AddPeer, add, writeAdded)
 		}
 	}

@@ -174,7 +174,8 @@ func (s *Service) isOurs(caller hub.Caller) bool {
 // has claimed it. A coordinator and the operator also speak for the hub's own repository
 // when another agent of the hub has claimed it. A caller that claimed several names one.
 func (s *Service) speaksFor(op string, p coord.Project, caller hub.Caller, as As) (coord.Repo, error) {
-	if r, ok := p.RepoNamed(as.Repo); ok && as.standsIn && (p.Owner == "" || p.Owner == s.o.Self) {
+	isOurs := p.Owner == "" || p.Owner == s.o.Self
+	if r, ok := p.RepoNamed(as.Repo); ok && as.standsIn && isOurs {
 		return r, nil
 	}
 	own := p.ReposOf(s.aid(caller))

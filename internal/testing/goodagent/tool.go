@@ -107,7 +107,8 @@ func (c *toolCall) begin(ctx context.Context, s model.Step) error {
 	if err := tell(ctx, c.t.AgentSession, call, v2); err != nil {
 		return err
 	}
-	if c.kind == "read" || c.kind == "other" { // the others begin after they were allowed
+	asks := s.Name == "permission"
+	if c.kind == "read" || c.kind == "other" && !asks { // the others begin after they were allowed
 		return c.update(ctx, "in_progress", nil)
 	}
 	return nil
