@@ -190,7 +190,10 @@ func TestBadTurn(t *testing.T) {
 	})
 	t.Run("an agent that floods while a call waits behind its updates fails the turn", func(t *testing.T) {
 		c, s := start(t, "floods with updates", acp.Options{})
-		turn := prompt(t, s, "go")
+		turn, err := s.Prompt(t.Context(), acp.Text("go")) // 64 MiB take their time on a busy machine
+		if err != nil {
+			t.Fatal(err)
+		}
 		for range turn.Updates() {
 			called := make(chan struct{})
 			go func() { defer close(called); c.Call(within(t), "_ping", nil) }()
@@ -198,7 +201,7 @@ func TestBadTurn(t *testing.T) {
 			c.Close()
 			<-called
 		}
-		_, err := turn.Wait()
+		_, err = turn.Wait()
 		wantFault(t, err, acp.FaultFlood, "faster than they are read")
 	})
 	t.Run("an agent that floods with requests has some refused", func(t *testing.T) {

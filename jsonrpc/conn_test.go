@@ -592,7 +592,7 @@ func TestOrder(t *testing.T) {
 	})
 
 	bubble(t, "After is told that the result was not sent", func(t *testing.T) {
-		got := make(chan error, 3)
+		got := make(chan error, 4)
 		c, p := open(t, &jsonrpc.Options{Request: func(ctx context.Context, _ *jsonrpc.Conn, r jsonrpc.Request) (any, error) {
 			a := jsonrpc.Answer{Result: func() {}, After: func(err error) { got <- err }}
 			switch r.Method {
@@ -610,13 +610,15 @@ func TestOrder(t *testing.T) {
 		p.receive()
 		p.send(`{"jsonrpc":"2.0","id":1,"method":"closed"}`)
 		synctest.Wait()
-		p.close()
-		c.Close()
-		for range 3 {
+		p.r.Close()
+		p.send(`{"jsonrpc":"2.0","id":2,"method":"encode"}`) // cannot be answered, which ends the request that waits
+		for range 4 {
 			if err := <-got; err == nil {
 				t.Error("got no error")
 			}
 		}
+		p.close()
+		c.Close()
 	})
 }
 
