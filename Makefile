@@ -51,7 +51,7 @@ fuzz: ## every fuzz target, FUZZ=1m each, and 10,000 schedules of hubs that exch
 
 bench: ## speed, as ratios measured side by side
 	$(GO) test -run '^$$' -bench '^BenchmarkTable$$' -benchtime 1x -timeout 60m ./internal/bench
-	$(GO) test -run '^$$' -bench . -timeout 30m ./jsonrpc ./acp ./report
+	$(GO) test -run '^$$' -bench . -timeout 30m ./protocol/jsonrpc ./protocol/acp ./protocol/report
 
 chaos: ## a minute of calls that must all be answered; kill a hub under load KILLS times, then three hubs on one PostgreSQL and the database itself, and count what is lost or duplicated; the last lines are the summaries
 	@mkdir -p bin
@@ -88,12 +88,12 @@ agents: build ## pin the newest versions of other projects' agents, install thos
 clients: build ## fetch the clients of other projects that can be had, test those without a report in docs/clients and write docs/clients.md
 	GO="$(GO)" ./scripts/clients || true
 	./scripts/clients-run
-	$(GO) run ./scripts/clientsdoc comply/clients docs/clients > docs/clients.md
+	$(GO) run ./scripts/clientsdoc protocol/comply/clients docs/clients > docs/clients.md
 
 mutants: build ## run the whole suite against the good agents and every mutant, and print the kill matrix, then every mutant of a client, and the model of reservations against its mutants; about 30 minutes
 	$(GO) build -o bin/goodagent ./scripts/goodagent
 	$(GO) run ./scripts/mutants -parley bin/parley -goodagent bin/goodagent
-	$(GO) test -count 1 -run '^TestMutants$$' ./comply/client
+	$(GO) test -count 1 -run '^TestMutants$$' ./protocol/comply/client
 	PARLEY_MODEL_MUTANTS=1 $(GO) test -count 1 -run '^TestModelMutants$$' -timeout 30m -v ./internal/service/reservation
 
 model: ## run every sequence of DEPTH steps of two agents, a person and a hub about one file, and of 7 steps of all kinds, and WALKS random walks of 100 steps, against the service that reserves files

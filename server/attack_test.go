@@ -32,7 +32,7 @@ import (
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/internal/testing/hostiletest"
 	"github.com/parley-agents/parley/internal/testing/patience"
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/sandbox"
 	"github.com/parley-agents/parley/server"
 )
 

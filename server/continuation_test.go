@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/reach/wake"
@@ -21,7 +20,8 @@ import (
 	"github.com/parley-agents/parley/internal/service/usage"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
-	"github.com/parley-agents/parley/jsonrpc"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/jsonrpc"
 	"github.com/parley-agents/parley/server"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/internal/testing/hubtest"
 	"github.com/parley-agents/parley/internal/testing/patience"
-	"github.com/parley-agents/parley/jsonrpc"
+	"github.com/parley-agents/parley/protocol/jsonrpc"
 )
 
 func TestBadInput(t *testing.T) {

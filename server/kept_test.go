@@ -16,8 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/acp"
-	"github.com/parley-agents/parley/acp/acpv2"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/reach/fleet"
@@ -26,8 +24,10 @@ import (
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/internal/testing/hostiletest"
-	"github.com/parley-agents/parley/jsonrpc"
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/acp/acpv2"
+	"github.com/parley-agents/parley/protocol/jsonrpc"
+	"github.com/parley-agents/parley/protocol/sandbox"
 	"github.com/parley-agents/parley/server"
 )
 

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/keeper"
@@ -18,6 +17,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/usage"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/protocol/acp"
 	"github.com/parley-agents/parley/server"
 )
 

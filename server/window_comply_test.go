@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/parley-agents/parley/comply"
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
@@ -19,7 +18,8 @@ import (
 	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/internal/testing/proof"
 	"github.com/parley-agents/parley/internal/window"
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/comply"
+	"github.com/parley-agents/parley/protocol/sandbox"
 	"github.com/parley-agents/parley/server"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/parley-agents/parley/acp"
-	"github.com/parley-agents/parley/jsonrpc"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/jsonrpc"
 )
 
 // acpProxyCommand serves an agent of version 2 to a client of version 1.

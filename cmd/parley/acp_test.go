@@ -18,11 +18,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/acp"
-	"github.com/parley-agents/parley/acp/acpv1"
-	"github.com/parley-agents/parley/acp/acpv2"
 	"github.com/parley-agents/parley/internal/testing/acptest"
-	"github.com/parley-agents/parley/jsonrpc"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/acp/acpv1"
+	"github.com/parley-agents/parley/protocol/acp/acpv2"
+	"github.com/parley-agents/parley/protocol/jsonrpc"
 )
 
 // asAgent in the environment makes the test binary be an agent, before it can be

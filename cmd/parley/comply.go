@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/parley-agents/parley/comply"
 	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/internal/strictyaml"
+	"github.com/parley-agents/parley/protocol/comply"
 )
 
 // complyFlags are the flags of parley comply.

@@ -15,10 +15,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/parley-agents/parley/comply"
-	"github.com/parley-agents/parley/comply/model"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/pattern"
+	"github.com/parley-agents/parley/protocol/comply"
+	"github.com/parley-agents/parley/protocol/comply/model"
 )
 
 // selectAgents returns the agents to test: the command line, the agents of the file, or

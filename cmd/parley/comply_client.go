@@ -14,11 +14,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/parley-agents/parley/comply"
-	"github.com/parley-agents/parley/comply/client"
-	"github.com/parley-agents/parley/comply/rules"
 	"github.com/parley-agents/parley/internal/shell"
 	"github.com/parley-agents/parley/internal/strictjson"
+	"github.com/parley-agents/parley/protocol/comply"
+	"github.com/parley-agents/parley/protocol/comply/client"
+	"github.com/parley-agents/parley/protocol/comply/rules"
 )
 
 // complyClientFlags are the flags of parley comply client.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/parley-agents/parley/comply/fixture"
+	"github.com/parley-agents/parley/protocol/comply/fixture"
 )
 
 // complyServerCommand runs the MCP server that tests tell an agent to use.

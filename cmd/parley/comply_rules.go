@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/parley-agents/parley/comply"
-	"github.com/parley-agents/parley/comply/rules"
+	"github.com/parley-agents/parley/protocol/comply"
+	"github.com/parley-agents/parley/protocol/comply/rules"
 )
 
 // complyRulesCommand explains rules.

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parley-agents/parley/comply"
 	"github.com/parley-agents/parley/internal/testing/acptest"
+	"github.com/parley-agents/parley/protocol/comply"
 )
 
 // complyAgent writes a small agent, as a script for the shell, and returns its

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/comply/model"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/protocol/comply/model"
 )
 
 // stoppingModel returns the script of a model that accepts the task h1, writes a file and then

@@ -16,11 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/comply/model"
 	"github.com/parley-agents/parley/internal/launch"
 	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/testing/acptest"
 	"github.com/parley-agents/parley/internal/testing/patience"
+	"github.com/parley-agents/parley/protocol/comply/model"
 )
 
 // A realCLI is an agent CLI of another project as scripts/clis fetches it.

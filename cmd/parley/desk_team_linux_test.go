@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parley-agents/parley/comply/model"
+	"github.com/parley-agents/parley/protocol/comply/model"
 )
 
 // TestToolsChange has an agent join a team while its CLI runs. The next turn offers the

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/comply/model"
 	"github.com/parley-agents/parley/internal/process"
+	"github.com/parley-agents/parley/protocol/comply/model"
 )
 
 // quickWakes are settings under which a test does not wait for half a minute between

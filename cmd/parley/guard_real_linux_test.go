@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/parley-agents/parley/comply/model"
+	"github.com/parley-agents/parley/protocol/comply/model"
 )
 
 // TestGuardReal has a real CLI edit a file that another agent is changing, and a free one. make

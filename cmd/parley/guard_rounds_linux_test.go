@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/comply/model"
 	"github.com/parley-agents/parley/internal/process"
+	"github.com/parley-agents/parley/protocol/comply/model"
 )
 
 // TestGuardRounds has four CLIs in one working tree change one file in every round, each its own

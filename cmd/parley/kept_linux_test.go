@@ -19,12 +19,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/comply"
-	"github.com/parley-agents/parley/comply/model"
 	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/shell"
 	"github.com/parley-agents/parley/internal/testing/acptest"
+	"github.com/parley-agents/parley/protocol/comply"
+	"github.com/parley-agents/parley/protocol/comply/model"
 )
 
 // keptPeers are the agents of other projects that a hub keeps in tests, by the name

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/comply/model"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/reach/cli"
+	"github.com/parley-agents/parley/protocol/comply/model"
 )
 
 // A shore is a repository whose main lands what agents complete in a working tree beside it.

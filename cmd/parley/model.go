@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/parley-agents/parley/comply/model"
+	"github.com/parley-agents/parley/protocol/comply/model"
 )
 
 func (a *app) modelCommand() *cobra.Command {

@@ -10,10 +10,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/run"
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/sandbox"
 )
 
 // A narrator prints the words and actions of an agent as they come. On a terminal a

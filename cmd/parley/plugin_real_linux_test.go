@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parley-agents/parley/comply/model"
+	"github.com/parley-agents/parley/protocol/comply/model"
 )
 
 // A pluginStep is a command of a CLI, and a part of its output.

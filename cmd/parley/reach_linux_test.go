@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/comply/model"
 	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/usage"
+	"github.com/parley-agents/parley/protocol/comply/model"
 )
 
 // TestReach measures the time from send to the model request that the mail causes,

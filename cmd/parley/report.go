@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/report"
+	"github.com/parley-agents/parley/protocol/report"
 )
 
 // maxReportInput is how much of a file is looked at. A transcript may be long;

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parley-agents/parley/report"
+	"github.com/parley-agents/parley/protocol/report"
 )
 
 // reportShape is what report parse --json answers, every member named.

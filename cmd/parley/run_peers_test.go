@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parley-agents/parley/comply"
-	"github.com/parley-agents/parley/comply/model"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/testing/acptest"
+	"github.com/parley-agents/parley/protocol/comply"
+	"github.com/parley-agents/parley/protocol/comply/model"
 )
 
 // peerCommand returns the command of a known agent of another project in a home of

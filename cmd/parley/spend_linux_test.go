@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/parley-agents/parley/comply/model"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/protocol/comply/model"
 )
 
 // said are the counts that the scripted model says for each of its answers in TestSpendReal.

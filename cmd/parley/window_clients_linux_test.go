@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parley-agents/parley/comply/client"
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/protocol/comply/client"
 )
 
 // TestClientsInWindow has each client of another project open a window on a kept agent, prompt
@@ -20,7 +20,7 @@ func TestClientsInWindow(t *testing.T) {
 	if os.Getenv("PARLEY_REAL") == "" {
 		t.Skip("set PARLEY_REAL=1 to use clients of other projects; scripts/clients fetches them")
 	}
-	pins, err := filepath.Glob("../../comply/clients/*")
+	pins, err := filepath.Glob("../../protocol/comply/clients/*")
 	if err != nil || len(pins) == 0 {
 		t.Fatalf("no pinned clients: %v", err)
 	}

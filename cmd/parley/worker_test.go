@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/parley-agents/parley/acp"
-	"github.com/parley-agents/parley/acp/acpv2"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/acp/acpv2"
 )
 
 // asWorker in the environment makes the test binary be an agent that is given a

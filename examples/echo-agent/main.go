@@ -14,8 +14,8 @@ import (
 	"os/signal"
 	"strings"
 
-	"github.com/parley-agents/parley/acp"
-	"github.com/parley-agents/parley/acp/acpv2"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/acp/acpv2"
 )
 
 func main() {

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/acp"
-	"github.com/parley-agents/parley/acp/acpv2"
-	"github.com/parley-agents/parley/comply"
 	"github.com/parley-agents/parley/internal/testing/patience"
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/acp/acpv2"
+	"github.com/parley-agents/parley/protocol/comply"
+	"github.com/parley-agents/parley/protocol/sandbox"
 )
 
 // asAgent in the environment makes the test binary be the agent.

@@ -14,8 +14,8 @@ import (
 	"os/exec"
 	"os/signal"
 
-	"github.com/parley-agents/parley/acp"
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/sandbox"
 )
 
 func main() {

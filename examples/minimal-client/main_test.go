@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/acp"
-	"github.com/parley-agents/parley/acp/acpv2"
 	"github.com/parley-agents/parley/internal/testing/acptest"
 	"github.com/parley-agents/parley/internal/testing/patience"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/acp/acpv2"
 )
 
 // asAgent in the environment makes the test binary be an agent.

@@ -15,14 +15,14 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/acpguard"
 	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/testing/goodagent"
 	"github.com/parley-agents/parley/internal/testing/plainagent"
 	"github.com/parley-agents/parley/internal/testing/storetest"
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/sandbox"
 )
 
 // A folder is a working tree on disk with the service of a hub over it. It is the Trees, the

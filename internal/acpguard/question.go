@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/internal/service/reservation"
+	"github.com/parley-agents/parley/protocol/acp"
 )
 
 // questions returns the questions about a change, one for each working tree that it concerns.

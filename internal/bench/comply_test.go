@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/parley-agents/parley/comply"
 	"github.com/parley-agents/parley/internal/testing/proof"
+	"github.com/parley-agents/parley/protocol/comply"
 )
 
 func init() { parts["comply"] = (*table).suite }

@@ -58,24 +58,24 @@ var layers = map[string][]string{
 	"hub/schema":        {"hub"},
 	"internal/briefing": {"hub"},                                  // the text for every agent: the tools, the launch and connect give it
 	"channel":           {"hub"},                                  // the interface of a delivery channel: others write channels, so it is public and needs nothing else
-	"jsonrpc":           {"internal/strictjson", "internal/tail"}, // names that differ in case only, JSON without HTML escapes; the end of standard error
-	"sandbox":           {"internal/tail"},                        // the end of a command's output
-	"report":            {"internal/shorten"},
+	"protocol/jsonrpc":  {"internal/strictjson", "internal/tail"}, // names that differ in case only, JSON without HTML escapes; the end of standard error
+	"protocol/sandbox":  {"internal/tail"},                        // the end of a command's output
+	"protocol/report":   {"internal/shorten"},
 	"compat":            {}, // is a new version of a schema compatible: others import it, so it needs no hub
 
 	// The Agent Client Protocol.
-	"acp/internal/wire": {},
-	"acp/schema":        {},
-	"acp/acpv1":         {"acp/internal/wire"},
-	"acp/acpv2":         {"acp/acpv1", "acp/internal/wire"},
-	"acp":               {"acp/acpv1", "acp/acpv2", "jsonrpc", "sandbox"},
-	"comply/model":      {},
-	"comply/fixture":    {},                                                                         // what an agent under test meets must not share its mistakes
-	"comply/jsont":      {"acp/schema", "sandbox"},                                                  // the language of tests: it names versions and permission policies
-	"comply/rules":      {"acp/schema", "comply/jsont", "jsonrpc"},                                  // never the types: a bug in them must not hide one in an agent
-	"comply/client":     {"acp/schema", "comply/jsont", "comply/render", "comply/rules", "jsonrpc"}, // tests of clients; not our own types, as in comply
-	"comply/render":     {"comply/jsont", "comply/rules"},
-	"comply":            {"acp/schema", "comply/fixture", "comply/jsont", "comply/model", "comply/render", "comply/rules", "internal/stray", "internal/tail", "jsonrpc", "sandbox"},
+	"protocol/acp/internal/wire": {},
+	"protocol/acp/schema":        {},
+	"protocol/acp/acpv1":         {"protocol/acp/internal/wire"},
+	"protocol/acp/acpv2":         {"protocol/acp/acpv1", "protocol/acp/internal/wire"},
+	"protocol/acp":               {"protocol/acp/acpv1", "protocol/acp/acpv2", "protocol/jsonrpc", "protocol/sandbox"},
+	"protocol/comply/model":      {},
+	"protocol/comply/fixture":    {},                                                                                                                      // what an agent under test meets must not share its mistakes
+	"protocol/comply/jsont":      {"protocol/acp/schema", "protocol/sandbox"},                                                                             // the language of tests: it names versions and permission policies
+	"protocol/comply/rules":      {"protocol/acp/schema", "protocol/comply/jsont", "protocol/jsonrpc"},                                                    // never the types: a bug in them must not hide one in an agent
+	"protocol/comply/client":     {"protocol/acp/schema", "protocol/comply/jsont", "protocol/comply/render", "protocol/comply/rules", "protocol/jsonrpc"}, // tests of clients; not our own types, as in comply
+	"protocol/comply/render":     {"protocol/comply/jsont", "protocol/comply/rules"},
+	"protocol/comply":            {"protocol/acp/schema", "protocol/comply/fixture", "protocol/comply/jsont", "protocol/comply/model", "protocol/comply/render", "protocol/comply/rules", "internal/stray", "internal/tail", "protocol/jsonrpc", "protocol/sandbox"},
 
 	// The one owner of the schema validator: two services ask it.
 	"internal/shape": {"hub", "hub/schema", "internal/strictjson"},
@@ -105,14 +105,14 @@ var layers = map[string][]string{
 	"internal/engine/bus":      {"hub"},
 
 	// How a hub goes out.
-	"internal/reach/cli":      {"hub", "sandbox", "internal/briefing", "internal/effects", "internal/nearest", "internal/quota"},            // sandbox: the mode of each CLI for each policy; briefing: the text that each is given; effects: the files of patches
-	"internal/reach/evidence": {"hub", "report", "internal/diff3", "internal/effects", "internal/git", "internal/shorten", "internal/tail"}, // reports whose claims it checks; merges of commits from before; the pathspecs of reservations; the end of a command's output
+	"internal/reach/cli":      {"hub", "protocol/sandbox", "internal/briefing", "internal/effects", "internal/nearest", "internal/quota"},            // sandbox: the mode of each CLI for each policy; briefing: the text that each is given; effects: the files of patches
+	"internal/reach/evidence": {"hub", "protocol/report", "internal/diff3", "internal/effects", "internal/git", "internal/shorten", "internal/tail"}, // reports whose claims it checks; merges of commits from before; the pathspecs of reservations; the end of a command's output
 
-	"internal/reach/forge":      {"hub", "internal/shorten"},                                                                            // webhooks and APIs of code hosts
-	"internal/reach/transcript": {"hub"},                                                                                                // usage in the files of CLIs; what a line says is in cli
-	"internal/reach/workshop":   {"sandbox", "internal/confine", "internal/git", "internal/process", "internal/stray", "internal/tail"}, // sandbox: the variables that hold no key
+	"internal/reach/forge":      {"hub", "internal/shorten"},                                                                                     // webhooks and APIs of code hosts
+	"internal/reach/transcript": {"hub"},                                                                                                         // usage in the files of CLIs; what a line says is in cli
+	"internal/reach/workshop":   {"protocol/sandbox", "internal/confine", "internal/git", "internal/process", "internal/stray", "internal/tail"}, // sandbox: the variables that hold no key
 
-	"internal/reach/fleet":   {"hub", "acp", "acp/acpv2", "report", "sandbox"},
+	"internal/reach/fleet":   {"hub", "protocol/acp", "protocol/acp/acpv2", "protocol/report", "protocol/sandbox"},
 	"internal/reach/peer":    {"hub", "internal/federation", "internal/shorten", "internal/strictjson"},
 	"internal/reach/notify":  {"hub", "channel", "internal/tail"}, // people: commands and webhooks; the end of a command's output
 	"internal/reach/gateway": {"hub", "channel"},                  // the channels and the queue of an OpenClaw gateway
@@ -149,7 +149,7 @@ var layers = map[string][]string{
 	// How people and agents come in.
 	// The tables of operations stand beside each other on the kernel, which
 	// identifies callers by the service of that name.
-	"internal/surface/rpc": {"hub", "jsonrpc", "internal/handshake", "internal/spans", "internal/strictjson", "internal/service/callers"},
+	"internal/surface/rpc": {"hub", "protocol/jsonrpc", "internal/handshake", "internal/spans", "internal/strictjson", "internal/service/callers"},
 	"internal/surface/api": {
 		"hub", "internal/contact", "internal/federation", // peers that wait for a person
 		"internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/service/attention", "internal/service/metrics", "internal/service/deliberation", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
@@ -157,32 +157,32 @@ var layers = map[string][]string{
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe; the states of targets
 		"internal/reach/forge", "internal/service/event", "internal/service/schedule", // forge: the address of a vendor's API
 		"internal/keeper", "internal/reach/wake", // wake/ operations: their parameters are those of the machine
-		"internal/run", "sandbox", // recordings of runs and runs again: the files of runs, and the permissions of an agent
+		"internal/run", "protocol/sandbox", // recordings of runs and runs again: the files of runs, and the permissions of an agent
 	},
 	"internal/surface/intake":       {"hub", "internal/reach/forge", "internal/service/event"}, // webhooks: signatures and forms of vendors
 	"internal/surface/coordination": {"hub", "compat", "internal/federation", "internal/shorten", "internal/strictjson", "internal/surface/rpc", "internal/service/callers", "internal/service/contract", "internal/service/keys", "internal/service/peers"},
 	"internal/surface/mcptools": {
-		"hub", "jsonrpc", "internal/briefing", "internal/keeper", "internal/shorten", "internal/spans", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/deliberation", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team", "internal/service/usage",
+		"hub", "protocol/jsonrpc", "internal/briefing", "internal/keeper", "internal/shorten", "internal/spans", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/deliberation", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team", "internal/service/usage",
 	},
 
 	// Pages read and change by the tables alone; the packages below them are for the
 	// types of results.
 	"internal/surface/web": {
 		"hub", "internal/shorten", "internal/strictjson", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/attention", "internal/service/metrics", "internal/service/signin",
-		"internal/service/check", "internal/service/continuation", "internal/service/event", "internal/service/landing", "internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team", "internal/service/usage", "internal/federation", "internal/reach/notify", "internal/reach/wake", "internal/keeper", "internal/run", "sandbox",
+		"internal/service/check", "internal/service/continuation", "internal/service/event", "internal/service/landing", "internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team", "internal/service/usage", "internal/federation", "internal/reach/notify", "internal/reach/wake", "internal/keeper", "internal/run", "protocol/sandbox",
 		"internal/diff3", // texts in conflict, for the form that merges them
 	},
 
 	// Asks the hub before an agent over ACP changes files: runs and kept agents need it. It knows
 	// the questions and answers of the service, and calls it through a function.
-	"internal/acpguard": {"hub", "acp", "sandbox", "internal/service/reservation"},
+	"internal/acpguard": {"hub", "protocol/acp", "protocol/sandbox", "internal/service/reservation"},
 
 	// A run from start to verdict, and its files: it starts the agent and checks the
 	// report, so it stands above both. It declares the hub that it needs.
-	"internal/run": {"hub", "internal/acpguard", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "report", "sandbox", "internal/durable", "internal/git", "internal/process", "internal/shorten", "internal/stray", "internal/strictjson", "internal/reach/cli", "internal/reach/evidence", "internal/reach/fleet"}, // cli: the mode of each agent for each policy
+	"internal/run": {"hub", "internal/acpguard", "protocol/acp", "protocol/acp/acpv1", "protocol/acp/acpv2", "protocol/jsonrpc", "protocol/report", "protocol/sandbox", "internal/durable", "internal/git", "internal/process", "internal/shorten", "internal/stray", "internal/strictjson", "internal/reach/cli", "internal/reach/evidence", "internal/reach/fleet"}, // cli: the mode of each agent for each policy
 
 	// Agents that the hub runs: each turn is a run, each agent a waiter of the wake machine.
-	"internal/keeper": {"hub", "internal/acpguard", "acp", "acp/acpv1", "acp/acpv2", "channel", "jsonrpc", "report", "sandbox", "internal/quota", "internal/shorten", "internal/spans", "internal/reach/cli", "internal/reach/fleet", "internal/reach/wake", "internal/run", "internal/service/reservation", "internal/service/roots"}, // roots: the folders that hold the hub's keys; cli: agents whose permissions are not refused; reservation: the types of questions about files
+	"internal/keeper": {"hub", "internal/acpguard", "protocol/acp", "protocol/acp/acpv1", "protocol/acp/acpv2", "channel", "protocol/jsonrpc", "protocol/report", "protocol/sandbox", "internal/quota", "internal/shorten", "internal/spans", "internal/reach/cli", "internal/reach/fleet", "internal/reach/wake", "internal/run", "internal/service/reservation", "internal/service/roots"}, // roots: the folders that hold the hub's keys; cli: agents whose permissions are not refused; reservation: the types of questions about files
 
 	// What puts it together, and the command.
 	"server": { // shape: the package of a handoff says whose review its work needs; cli and transcript: the usage in the files that a hook names
@@ -196,9 +196,9 @@ var layers = map[string][]string{
 	// The view of a hub in a terminal: a client of the tables, as every command.
 	"internal/watch": {"hub", "internal/service/attention", "internal/service/handoff", "internal/service/mailroom", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	// The windows of editors on kept agents.
-	"internal/window": {"hub", "acp", "acp/acpv1", "acp/acpv2", "jsonrpc", "internal/keeper", "internal/surface/api", "internal/surface/rpc"}, // keeper: the types of events
+	"internal/window": {"hub", "protocol/acp", "protocol/acp/acpv1", "protocol/acp/acpv2", "protocol/jsonrpc", "internal/keeper", "internal/surface/api", "internal/surface/rpc"}, // keeper: the types of events
 	// The demos use a hub as every program can: the server and the typed client.
-	"internal/demo": {"acp", "acp/acpv2", "compat", "hub", "internal/federation", "internal/git", "internal/keeper", "sandbox", "server", "internal/service/contract", "internal/service/reservation", "internal/service/team", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
+	"internal/demo": {"protocol/acp", "protocol/acp/acpv2", "compat", "hub", "internal/federation", "internal/git", "internal/keeper", "protocol/sandbox", "server", "internal/service/contract", "internal/service/reservation", "internal/service/team", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	// Programs behind commands. They print nothing and call the hub as every client does.
 	"internal/osservice": {"hub", "internal/durable", "server"}, // server: whether a hub runs in a home, and how long its end takes
 	"internal/upgrade":   {"hub", "internal/durable"},           // another release in the place of the program
@@ -208,12 +208,12 @@ var layers = map[string][]string{
 		"hub", "channel", "internal/briefing", "internal/connect", "internal/durable", "internal/guard", "internal/process", "internal/quota", "internal/reach/cli", "internal/reach/fleet", "internal/reach/wake",
 		"internal/reach/transcript", "internal/service/reservation", "internal/service/usage", "internal/surface/api", "internal/surface/rpc", // usage: the form of reports
 	},
-	"internal/up":           {"hub", "internal/checkfile", "internal/keeper", "internal/reach/cli", "internal/service/team", "internal/strictyaml", "internal/surface/api", "internal/surface/rpc", "sandbox"}, // keeper, team and sandbox: the types of parameters
-	"internal/contractfile": {"compat", "hub", "internal/service/contract", "internal/strictyaml", "internal/surface/coordination", "internal/surface/rpc"},                                                    // contract: the types of parameters
+	"internal/up":           {"hub", "internal/checkfile", "internal/keeper", "internal/reach/cli", "internal/service/team", "internal/strictyaml", "internal/surface/api", "internal/surface/rpc", "protocol/sandbox"}, // keeper, team and sandbox: the types of parameters
+	"internal/contractfile": {"compat", "hub", "internal/service/contract", "internal/strictyaml", "internal/surface/coordination", "internal/surface/rpc"},                                                             // contract: the types of parameters
 	// Services for the results that commands print (access: profiles of agents).
 	"cmd/parley": {
 		"hub", "internal/contact", "internal/federation", "hub/schema", "server", "internal/connect", "internal/contractfile", "internal/demo", "internal/guard", "internal/launch", "internal/osservice", "internal/strictyaml", "internal/up", "internal/upgrade", "internal/watch", "internal/durable", "internal/shape", "internal/reach/cli", "internal/service/attention", "internal/service/check", "internal/service/continuation", "internal/service/event", "internal/service/landing", "internal/service/metrics", "internal/service/schedule", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/reservation", "internal/service/signin", "internal/service/team", "internal/service/usage",
-		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "report", "compat", "acp", "comply", "comply/client", "comply/fixture", "comply/model", "comply/rules", "jsonrpc", "sandbox",
+		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "protocol/report", "compat", "protocol/acp", "protocol/comply", "protocol/comply/client", "protocol/comply/fixture", "protocol/comply/model", "protocol/comply/rules", "protocol/jsonrpc", "protocol/sandbox",
 		"internal/acpguard", "internal/confine", "internal/run", "internal/keeper", "internal/window", "internal/reach/fleet", "internal/vault", // the look of an operator's key
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe, and the words of its configuration; the report of a test
 		"internal/git",                                                 // the commits of can-merge
@@ -221,8 +221,8 @@ var layers = map[string][]string{
 	},
 
 	// Programs to read and to copy from.
-	"examples/echo-agent":     {"acp", "acp/acpv2"},
-	"examples/minimal-client": {"acp", "sandbox"},
+	"examples/echo-agent":     {"protocol/acp", "protocol/acp/acpv2"},
+	"examples/minimal-client": {"protocol/acp", "protocol/sandbox"},
 
 	// Conformance suites, agents and hubs for tests. Only tests import these.
 	"internal/testing/hubtest":     {"hub", "internal/testing/patience"},
@@ -238,10 +238,10 @@ var layers = map[string][]string{
 
 	// The agent that the compliance tests are tested with: our own agent side, told
 	// what to do in the words of the scripted model. Only tests and tools import it.
-	"internal/testing/goodagent":  {"acp", "acp/acpv1", "acp/acpv2", "comply/model", "jsonrpc", "sandbox"},
-	"internal/testing/plainagent": {"comply/model"},
+	"internal/testing/goodagent":  {"protocol/acp", "protocol/acp/acpv1", "protocol/acp/acpv2", "protocol/comply/model", "protocol/jsonrpc", "protocol/sandbox"},
+	"internal/testing/plainagent": {"protocol/comply/model"},
 	"internal/testing/goodclient": {}, // on the standard library alone
-	"internal/testing/proof":      {"comply", "comply/rules", "internal/testing/goodagent", "internal/testing/plainagent"},
+	"internal/testing/proof":      {"protocol/comply", "protocol/comply/rules", "internal/testing/goodagent", "internal/testing/plainagent"},
 
 	// Packages without code of the program: benchmarks, and tests of the repository.
 	"internal/bench":     {},
@@ -249,17 +249,17 @@ var layers = map[string][]string{
 
 	// Tools for those who work on Parley.
 	"scripts/acpgen":      {},
-	"scripts/agentsdoc":   {"comply", "comply/rules"},
-	"scripts/clientsdoc":  {"comply", "comply/rules"},
+	"scripts/agentsdoc":   {"protocol/comply", "protocol/comply/rules"},
+	"scripts/clientsdoc":  {"protocol/comply", "protocol/comply/rules"},
 	"scripts/conformance": {},
-	"scripts/compliance":  {"comply", "comply/client", "comply/rules", "internal/testing/goodagent"},
+	"scripts/compliance":  {"protocol/comply", "protocol/comply/client", "protocol/comply/rules", "internal/testing/goodagent"},
 	"scripts/density":     {},
 	"scripts/goodclient":  {"internal/testing/goodclient"},
-	"scripts/keptclient":  {"hub", "internal/keeper", "internal/surface/api", "internal/surface/rpc", "sandbox", "server"},
+	"scripts/keptclient":  {"hub", "internal/keeper", "internal/surface/api", "internal/surface/rpc", "protocol/sandbox", "server"},
 	"scripts/goodagent":   {"internal/testing/goodagent", "internal/testing/plainagent"},
 	"scripts/prices":      {},
 	"scripts/plugins":     {"internal/briefing"}, // the rules for every agent, in the skill
-	"scripts/mutants":     {"comply", "internal/testing/goodagent", "internal/testing/proof"},
+	"scripts/mutants":     {"protocol/comply", "internal/testing/goodagent", "internal/testing/proof"},
 	"scripts/recording":   {},
 	"scripts/release":     {},
 }
@@ -273,9 +273,9 @@ var owners = map[string][]string{
 	"github.com/landlock-lsm/go-landlock":      {"internal/confine"},
 	"github.com/aymanbagabas/go-udiff":         {"internal/surface/web"},
 	"github.com/modelcontextprotocol/go-sdk":   {"internal/surface/mcptools"},
-	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/shape", "comply/rules", "compat"}, // comply and compat must not depend on a hub
+	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/shape", "protocol/comply/rules", "compat"}, // comply and compat must not depend on a hub
 	"github.com/golang-jwt/jwt/v5":             {"internal/service/callers"},
-	"github.com/go-json-experiment/json":       {"acp/internal/wire", "comply/jsont", "jsonrpc", "internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
+	"github.com/go-json-experiment/json":       {"protocol/acp/internal/wire", "protocol/comply/jsont", "protocol/jsonrpc", "internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
 	"github.com/prometheus/client_golang":      {"server"},
 	"github.com/prometheus/client_model":       {"server"}, // the counts of the module above, as the page shows them
 	"go.opentelemetry.io/otel":                 {"internal/spans"},

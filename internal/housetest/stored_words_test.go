@@ -23,7 +23,7 @@ func TestStoredWords(t *testing.T) {
 	const golden = "internal/housetest/testdata/stored-words.txt"
 	var words []string
 	files := token.NewFileSet()
-	for _, dir := range []string{"hub", "hub/actions", "hub/coord", "sandbox", "acp", "jsonrpc"} {
+	for _, dir := range []string{"hub", "hub/actions", "hub/coord", "protocol/sandbox", "protocol/acp", "protocol/jsonrpc"} {
 		sources, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil {
 			t.Fatal(err)

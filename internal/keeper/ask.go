@@ -10,13 +10,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/parley-agents/parley/acp"
-	"github.com/parley-agents/parley/acp/acpv2"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/shorten"
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/acp/acpv2"
+	"github.com/parley-agents/parley/protocol/sandbox"
 )
 
 // A Question of a kept agent waits for a person.

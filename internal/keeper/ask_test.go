@@ -3,8 +3,8 @@ package keeper
 import (
 	"testing"
 
-	"github.com/parley-agents/parley/acp"
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/sandbox"
 )
 
 func TestHubTools(t *testing.T) {

@@ -37,7 +37,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/service/roots"
 	"github.com/parley-agents/parley/internal/strictjson"
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/sandbox"
 )
 
 // A Definition describes a kept agent. It is stored.

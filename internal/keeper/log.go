@@ -5,10 +5,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/shorten"
+	"github.com/parley-agents/parley/protocol/acp"
 )
 
 // A Line is something that a kept agent did or said.

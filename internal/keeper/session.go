@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/parley-agents/parley/acp/acpv2"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/protocol/acp/acpv2"
 )
 
 // A Session is a conversation with a kept agent that windows can show: the kept one, which mail

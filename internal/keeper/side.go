@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/parley-agents/parley/acp"
-	"github.com/parley-agents/parley/acp/acpv2"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/acpguard"
 	"github.com/parley-agents/parley/internal/reach/cli"
@@ -17,8 +15,10 @@ import (
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/shorten"
-	"github.com/parley-agents/parley/report"
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/acp/acpv2"
+	"github.com/parley-agents/parley/protocol/report"
+	"github.com/parley-agents/parley/protocol/sandbox"
 )
 
 // A sideRecord is the stored state of a further session.

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/parley-agents/parley/acp"
-	"github.com/parley-agents/parley/acp/acpv2"
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/plaintext"
@@ -20,8 +18,10 @@ import (
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/shorten"
 	"github.com/parley-agents/parley/internal/spans"
-	"github.com/parley-agents/parley/jsonrpc"
-	"github.com/parley-agents/parley/report"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/acp/acpv2"
+	"github.com/parley-agents/parley/protocol/jsonrpc"
+	"github.com/parley-agents/parley/protocol/report"
 )
 
 // A tap passes the frames of the process on to the recorder of the turn.

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/internal/reach/evidence"
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/sandbox"
 )
 
 // A Breach names files in the folder of an agent that changed in a run although neither

@@ -11,7 +11,7 @@ import (
 	"github.com/parley-agents/parley/internal/reach/evidence"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/shorten"
-	"github.com/parley-agents/parley/report"
+	"github.com/parley-agents/parley/protocol/report"
 )
 
 // Evidence is the evidence of a run as it is recorded.

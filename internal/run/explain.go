@@ -8,11 +8,11 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/shorten"
-	"github.com/parley-agents/parley/jsonrpc"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/jsonrpc"
 )
 
 // Limits of a problem's text, in which the agent is quoted.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/internal/run"
-	"github.com/parley-agents/parley/jsonrpc"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/jsonrpc"
 )
 
 func TestExplain(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/parley-agents/parley/internal/acpguard"
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/service/reservation"
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/sandbox"
 )
 
 // TestGuard has an agent change a file that another agent holds.

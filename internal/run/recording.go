@@ -11,11 +11,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/parley-agents/parley/acp"
-	"github.com/parley-agents/parley/acp/acpv1"
-	"github.com/parley-agents/parley/acp/acpv2"
 	"github.com/parley-agents/parley/internal/strictjson"
-	"github.com/parley-agents/parley/jsonrpc"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/acp/acpv1"
+	"github.com/parley-agents/parley/protocol/acp/acpv2"
+	"github.com/parley-agents/parley/protocol/jsonrpc"
 )
 
 // A RecordedFrame is one line of a recording.

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/internal/run"
-	"github.com/parley-agents/parley/jsonrpc"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/jsonrpc"
 )
 
 func TestRedact(t *testing.T) {

@@ -7,12 +7,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/acpguard"
 	"github.com/parley-agents/parley/internal/reach/fleet"
-	"github.com/parley-agents/parley/report"
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/report"
+	"github.com/parley-agents/parley/protocol/sandbox"
 )
 
 // An Order is everything that a run was given and that its record does not say

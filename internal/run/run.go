@@ -23,15 +23,15 @@ import (
 	"slices"
 	"time"
 
-	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/acpguard"
 	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/reach/evidence"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/stray"
-	"github.com/parley-agents/parley/report"
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/report"
+	"github.com/parley-agents/parley/protocol/sandbox"
 )
 
 // A Spec describes a run: the agent, the task and the checks.

@@ -13,14 +13,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/acp"
-	"github.com/parley-agents/parley/acp/acpv2"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/testing/hubtest"
-	"github.com/parley-agents/parley/report"
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/acp/acpv2"
+	"github.com/parley-agents/parley/protocol/report"
+	"github.com/parley-agents/parley/protocol/sandbox"
 )
 
 // asAgent in the environment makes the test binary an agent; its value says how

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/internal/shorten"
-	"github.com/parley-agents/parley/jsonrpc"
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/jsonrpc"
+	"github.com/parley-agents/parley/protocol/sandbox"
 )
 
 // A RecordedStep is one thing that an agent was told, said or did, as people read it.

@@ -31,7 +31,7 @@ import (
 	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/internal/strictyaml"
 	"github.com/parley-agents/parley/internal/surface/api"
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/sandbox"
 )
 
 // Name is the file that is read unless another is named.

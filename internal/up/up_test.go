@@ -13,7 +13,7 @@ import (
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/service/team"
 	"github.com/parley-agents/parley/internal/surface/api"
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/sandbox"
 )
 
 // folder makes a folder with a program for agents, which is on the PATH.

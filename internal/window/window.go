@@ -20,14 +20,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/parley-agents/parley/acp"
-	"github.com/parley-agents/parley/acp/acpv1"
-	"github.com/parley-agents/parley/acp/acpv2"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
-	"github.com/parley-agents/parley/jsonrpc"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/acp/acpv1"
+	"github.com/parley-agents/parley/protocol/acp/acpv2"
+	"github.com/parley-agents/parley/protocol/jsonrpc"
 )
 
 // Options are the options of a window.

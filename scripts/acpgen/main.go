@@ -1,8 +1,8 @@
 // Command acpgen makes the Go types of the Agent Client Protocol from its schemas.
 //
-//	acpgen reduce DIR   copies the schemas of an unpacked npm package in DIR to acp/schema,
+//	acpgen reduce DIR   copies the schemas of an unpacked npm package in DIR to protocol/acp/schema,
 //	                    structure only
-//	acpgen generate     writes the Go types of acp/acpv1 and acp/acpv2 from those copies
+//	acpgen generate     writes the Go types of protocol/acp/acpv1 and protocol/acp/acpv2 from those copies
 //
 // It is run in the root of the repository. The same input gives the same output.
 package main
@@ -51,7 +51,7 @@ func reduceAll(npm, root string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		if err := os.WriteFile(filepath.Join(root, "acp", "schema", name+".json"), out, 0o666); err != nil {
+		if err := os.WriteFile(filepath.Join(root, "protocol", "acp", "schema", name+".json"), out, 0o666); err != nil {
 			return err
 		}
 	}
@@ -79,7 +79,7 @@ func generated(root string) (map[string][]byte, error) {
 	var models []*model
 	for _, v := range versions {
 		name := "v" + strconv.Itoa(v)
-		m, err := readModel(filepath.Join(root, "acp", "schema", name+".json"), v)
+		m, err := readModel(filepath.Join(root, "protocol", "acp", "schema", name+".json"), v)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
@@ -93,11 +93,11 @@ func generated(root string) (map[string][]byte, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s: %s: %w", name, f.name, err)
 			}
-			files[filepath.Join(root, "acp", "acp"+name, f.name)] = src
+			files[filepath.Join(root, "protocol", "acp", "acp"+name, f.name)] = src
 		}
 	}
 	choices, err := choiceTable(models)
-	files[filepath.Join(root, "acp", "schema", "choices_gen.go")] = choices
+	files[filepath.Join(root, "protocol", "acp", "schema", "choices_gen.go")] = choices
 	return files, err
 }
 

@@ -22,9 +22,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/parley-agents/parley/comply"
-	"github.com/parley-agents/parley/comply/rules"
 	"github.com/parley-agents/parley/internal/shorten"
+	"github.com/parley-agents/parley/protocol/comply"
+	"github.com/parley-agents/parley/protocol/comply/rules"
 )
 
 // A known is an agent of the list, tested or not.

@@ -2,7 +2,7 @@
 // argument is the folder with the files of clients, the second the folder with the reports
 // of "parley comply client --format json", of one client each, in files NAME-VERSION.json.
 //
-//	go run ./scripts/clientsdoc comply/clients docs/clients > docs/clients.md
+//	go run ./scripts/clientsdoc protocol/comply/clients docs/clients > docs/clients.md
 package main
 
 import (
@@ -15,9 +15,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parley-agents/parley/comply"
-	"github.com/parley-agents/parley/comply/rules"
 	"github.com/parley-agents/parley/internal/shorten"
+	"github.com/parley-agents/parley/protocol/comply"
+	"github.com/parley-agents/parley/protocol/comply/rules"
 )
 
 // A client is a client with its report.

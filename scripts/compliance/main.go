@@ -19,10 +19,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parley-agents/parley/comply"
-	"github.com/parley-agents/parley/comply/client"
-	"github.com/parley-agents/parley/comply/rules"
 	"github.com/parley-agents/parley/internal/testing/goodagent"
+	"github.com/parley-agents/parley/protocol/comply"
+	"github.com/parley-agents/parley/protocol/comply/client"
+	"github.com/parley-agents/parley/protocol/comply/rules"
 )
 
 func main() {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parley-agents/parley/comply"
+	"github.com/parley-agents/parley/protocol/comply"
 )
 
 var rewrite = flag.Bool("update", false, "rewrite docs/compliance.md")

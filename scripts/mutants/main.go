@@ -21,9 +21,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/parley-agents/parley/comply"
 	"github.com/parley-agents/parley/internal/testing/goodagent"
 	"github.com/parley-agents/parley/internal/testing/proof"
+	"github.com/parley-agents/parley/protocol/comply"
 )
 
 func main() {
@@ -38,7 +38,7 @@ func main() {
 func run(ctx context.Context) error {
 	parley := flag.String("parley", "bin/parley", "the program, which has the MCP server for tests")
 	program := flag.String("goodagent", "bin/goodagent", "the good agent as a program")
-	smoke := flag.String("smoke", "comply/testdata/smoke", "folder with more tests")
+	smoke := flag.String("smoke", "protocol/comply/testdata/smoke", "folder with more tests")
 	only := flag.String("only", "", "run only mutants whose ids begin so; several are separated by commas")
 	jobs := flag.Int("jobs", 8, "mutants at the same time")
 	flag.Parse()

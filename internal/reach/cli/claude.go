@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/parley-agents/parley/internal/briefing"
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/sandbox"
 )
 
 // claude is Claude Code. Its plugin holds the hooks and a monitor: a command that

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/parley-agents/parley/internal/briefing"
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/sandbox"
 )
 
 //go:embed plugin/copilot.mjs

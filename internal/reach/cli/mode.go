@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/sandbox"
 )
 
 // A Mode starts a CLI over ACP so that it does not act beyond a policy without asking.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/internal/reach/cli"
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/sandbox"
 )
 
 func TestModeOf(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/internal/briefing"
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/sandbox"
 )
 
 //go:embed plugin/opencode.js

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/parley-agents/parley/internal/briefing"
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/sandbox"
 )
 
 // qwen is Qwen Code. It reads prompts from a file that launch names.

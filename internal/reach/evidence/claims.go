@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parley-agents/parley/report"
+	"github.com/parley-agents/parley/protocol/report"
 )
 
 // A change is the kind of a change of a file.

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/internal/pattern"
-	"github.com/parley-agents/parley/report"
+	"github.com/parley-agents/parley/protocol/report"
 )
 
 // counters find the number of tests in the output of a runner: those of Python,

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/report"
+	"github.com/parley-agents/parley/protocol/report"
 )
 
 // CheckOptions changes a check. The zero value works.

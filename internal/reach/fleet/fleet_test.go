@@ -9,12 +9,12 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/parley-agents/parley/acp"
-	"github.com/parley-agents/parley/acp/acpv2"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/testing/hubtest"
-	"github.com/parley-agents/parley/jsonrpc"
-	"github.com/parley-agents/parley/report"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/acp/acpv2"
+	"github.com/parley-agents/parley/protocol/jsonrpc"
+	"github.com/parley-agents/parley/protocol/report"
 )
 
 // asAgent in the environment makes the test binary be an agent.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/parley-agents/parley/acp"
-	"github.com/parley-agents/parley/acp/acpv2"
-	"github.com/parley-agents/parley/report"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/acp/acpv2"
+	"github.com/parley-agents/parley/protocol/report"
 )
 
 // A Reply is an agent's answer to a dispatch.

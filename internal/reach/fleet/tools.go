@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parley-agents/parley/acp"
-	"github.com/parley-agents/parley/acp/acpv2"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/acp/acpv2"
 )
 
 // Tools are the hub's MCP tools for an agent: over HTTP if the agent can, else

@@ -5,8 +5,8 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/parley-agents/parley/acp"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/protocol/acp"
 )
 
 // A meter adds up the usage that an agent tells in one turn. The fill level of its context,

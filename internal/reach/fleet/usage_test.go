@@ -5,9 +5,9 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/parley-agents/parley/acp"
-	"github.com/parley-agents/parley/acp/acpv1"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/acp/acpv1"
 )
 
 // TestMeter reads the counts of agents as they were measured: the same words mean different

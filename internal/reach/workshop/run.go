@@ -18,7 +18,7 @@ import (
 	"github.com/parley-agents/parley/internal/confine"
 	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/stray"
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/sandbox"
 )
 
 // markName is the variable that every process of a run has, and by which it is found.

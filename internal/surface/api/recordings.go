@@ -9,7 +9,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/service/handoff"
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/sandbox"
 )
 
 // maxSteps is the number of steps of a recording in one answer.

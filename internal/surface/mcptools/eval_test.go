@@ -18,9 +18,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/parley-agents/parley/channel"
-	"github.com/parley-agents/parley/comply/model"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/testing/patience"
+	"github.com/parley-agents/parley/protocol/comply/model"
 	"github.com/parley-agents/parley/server"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/rpc"
-	"github.com/parley-agents/parley/jsonrpc"
+	"github.com/parley-agents/parley/protocol/jsonrpc"
 )
 
 // Most requests are tool calls in a session that was used a moment ago, and

@@ -15,7 +15,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/jsonrpc"
+	"github.com/parley-agents/parley/protocol/jsonrpc"
 )
 
 // clientTimeout bounds a call, so that a hub that hangs does not hang its

@@ -17,7 +17,7 @@ import (
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/strictjson"
-	"github.com/parley-agents/parley/jsonrpc"
+	"github.com/parley-agents/parley/protocol/jsonrpc"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/jsonrpc"
+	"github.com/parley-agents/parley/protocol/jsonrpc"
 )
 
 // badParams lists the codes that a caller can avoid with other parameters. All

@@ -14,7 +14,7 @@ import (
 	"github.com/parley-agents/parley/internal/shell"
 	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/internal/surface/api"
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/sandbox"
 )
 
 type runsData struct {

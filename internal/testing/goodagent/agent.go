@@ -10,11 +10,11 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/parley-agents/parley/acp"
-	"github.com/parley-agents/parley/acp/acpv1"
-	"github.com/parley-agents/parley/acp/acpv2"
-	"github.com/parley-agents/parley/comply/model"
-	"github.com/parley-agents/parley/jsonrpc"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/acp/acpv1"
+	"github.com/parley-agents/parley/protocol/acp/acpv2"
+	"github.com/parley-agents/parley/protocol/comply/model"
+	"github.com/parley-agents/parley/protocol/jsonrpc"
 )
 
 // An object is a JSON object.

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/parley-agents/parley/comply/model"
+	"github.com/parley-agents/parley/protocol/comply/model"
 )
 
 // understandings are ways to take a prompt that are as honest as obeying its directives.

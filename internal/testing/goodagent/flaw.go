@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parley-agents/parley/comply/model"
+	"github.com/parley-agents/parley/protocol/comply/model"
 )
 
 // The shapes of mutants that treat some requests in another way than others.

@@ -15,8 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/parley-agents/parley/acp/acpv2"
-	"github.com/parley-agents/parley/jsonrpc"
+	"github.com/parley-agents/parley/protocol/acp/acpv2"
+	"github.com/parley-agents/parley/protocol/jsonrpc"
 )
 
 // A server is an MCP server that the agent is connected to.

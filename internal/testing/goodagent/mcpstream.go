@@ -10,8 +10,8 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/parley-agents/parley/acp/acpv2"
-	"github.com/parley-agents/parley/jsonrpc"
+	"github.com/parley-agents/parley/protocol/acp/acpv2"
+	"github.com/parley-agents/parley/protocol/jsonrpc"
 )
 
 // A streamed is a server that is written to by requests and read from a stream

@@ -5,7 +5,7 @@ import (
 	"crypto/rand"
 	"path/filepath"
 
-	"github.com/parley-agents/parley/acp"
+	"github.com/parley-agents/parley/protocol/acp"
 )
 
 // during returns a filter for messages that pass while a request of the client

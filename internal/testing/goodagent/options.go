@@ -4,8 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"github.com/parley-agents/parley/acp"
-	"github.com/parley-agents/parley/acp/acpv2"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/acp/acpv2"
 )
 
 // The modes.

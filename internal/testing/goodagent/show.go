@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/parley-agents/parley/acp/acpv1"
-	"github.com/parley-agents/parley/acp/acpv2"
+	"github.com/parley-agents/parley/protocol/acp/acpv1"
+	"github.com/parley-agents/parley/protocol/acp/acpv2"
 )
 
 // Tools are the agent's own tools, for `parley:tool name=NAME`.

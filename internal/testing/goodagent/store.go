@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/parley-agents/parley/acp"
+	"github.com/parley-agents/parley/protocol/acp"
 )
 
 // A record is a session as it is kept.

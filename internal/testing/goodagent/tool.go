@@ -11,10 +11,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parley-agents/parley/acp"
-	"github.com/parley-agents/parley/acp/acpv2"
-	"github.com/parley-agents/parley/comply/model"
-	"github.com/parley-agents/parley/sandbox"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/acp/acpv2"
+	"github.com/parley-agents/parley/protocol/comply/model"
+	"github.com/parley-agents/parley/protocol/sandbox"
 )
 
 // A toolCall is one that the client hears of.

@@ -13,10 +13,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/parley-agents/parley/acp"
-	"github.com/parley-agents/parley/acp/acpv2"
-	"github.com/parley-agents/parley/comply/model"
-	"github.com/parley-agents/parley/jsonrpc"
+	"github.com/parley-agents/parley/protocol/acp"
+	"github.com/parley-agents/parley/protocol/acp/acpv2"
+	"github.com/parley-agents/parley/protocol/comply/model"
+	"github.com/parley-agents/parley/protocol/jsonrpc"
 )
 
 // maxAnswers is how often the agent asks its model in one turn.

@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/parley-agents/parley/acp"
+	"github.com/parley-agents/parley/protocol/acp"
 )
 
 // Variant returns the good agent with another habit that breaks no rule, nil if there is no

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/parley-agents/parley/comply/model"
+	"github.com/parley-agents/parley/protocol/comply/model"
 )
 
 // A server is an MCP server that the client has named. Calls go one after the other, so an

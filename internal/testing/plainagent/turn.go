@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/parley-agents/parley/comply/model"
+	"github.com/parley-agents/parley/protocol/comply/model"
 )
 
 // maxAsked is how often the agent asks its model in one turn.

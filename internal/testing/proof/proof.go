@@ -9,10 +9,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parley-agents/parley/comply"
-	"github.com/parley-agents/parley/comply/rules"
 	"github.com/parley-agents/parley/internal/testing/goodagent"
 	"github.com/parley-agents/parley/internal/testing/plainagent"
+	"github.com/parley-agents/parley/protocol/comply"
+	"github.com/parley-agents/parley/protocol/comply/rules"
 )
 
 // Agent returns the good agent, or a mutant of it if m is not nil, as a function

@@ -3,9 +3,9 @@ package proof_test
 import (
 	"testing"
 
-	"github.com/parley-agents/parley/comply"
 	"github.com/parley-agents/parley/internal/testing/goodagent"
 	"github.com/parley-agents/parley/internal/testing/proof"
+	"github.com/parley-agents/parley/protocol/comply"
 )
 
 func TestVerdict(t *testing.T) {
