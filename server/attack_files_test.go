@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/parley-agents/parley/internal/keeper"
-	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/protocol/acp"
 	"github.com/parley-agents/parley/protocol/acp/acpv2"
 	"github.com/parley-agents/parley/protocol/sandbox"

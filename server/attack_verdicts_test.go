@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/operation/api"
 )
 
 // verdicts has an agent write the verdict on its own work, with its own key, with the

@@ -12,7 +12,7 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/server"
 )
 

@@ -16,10 +16,10 @@ import (
 	"github.com/parley-agents/parley/internal/engine/postgres"
 	"github.com/parley-agents/parley/internal/engine/rows"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/operation/api"
+	"github.com/parley-agents/parley/internal/operation/coordination"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/team"
-	"github.com/parley-agents/parley/internal/surface/api"
-	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/testing/pgtest"
 	"github.com/parley-agents/parley/server"
 )

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/operation/coordination"
 	"github.com/parley-agents/parley/internal/service/contract"
-	"github.com/parley-agents/parley/internal/surface/coordination"
 )
 
 // An act on a contract that comes too early is refused with the repositories that are missing.

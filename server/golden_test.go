@@ -15,8 +15,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parley-agents/parley/internal/surface/api"
-	"github.com/parley-agents/parley/internal/surface/coordination"
+	"github.com/parley-agents/parley/internal/operation/api"
+	"github.com/parley-agents/parley/internal/operation/coordination"
 	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/server"
 )

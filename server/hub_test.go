@@ -18,8 +18,8 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/surface/api"
-	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/internal/operation/api"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/testing/storetest"
 	"github.com/parley-agents/parley/server"
 )

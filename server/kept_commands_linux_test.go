@@ -11,9 +11,9 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/keeper"
+	"github.com/parley-agents/parley/internal/operation/api"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/service/reservation"
-	"github.com/parley-agents/parley/internal/surface/api"
-	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/protocol/sandbox"
 	"github.com/parley-agents/parley/server"
 )

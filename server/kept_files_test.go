@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/service/reservation"
-	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/protocol/acp"
 	"github.com/parley-agents/parley/protocol/acp/acpv2"
 	"github.com/parley-agents/parley/server"

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/service/event"
-	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/server"
 )
 

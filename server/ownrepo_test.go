@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/operation/api"
+	"github.com/parley-agents/parley/internal/operation/coordination"
 	"github.com/parley-agents/parley/internal/service/contract"
-	"github.com/parley-agents/parley/internal/surface/api"
-	"github.com/parley-agents/parley/internal/surface/coordination"
 )
 
 func TestAnswersReachTheAgentsOfTheHubsRepository(t *testing.T) {

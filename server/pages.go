@@ -23,12 +23,12 @@ import (
 	"github.com/parley-agents/parley/hub/schema"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/handshake"
+	"github.com/parley-agents/parley/internal/operation/api"
+	"github.com/parley-agents/parley/internal/operation/coordination"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/service/peers"
 	"github.com/parley-agents/parley/internal/service/signin"
-	"github.com/parley-agents/parley/internal/surface/api"
-	"github.com/parley-agents/parley/internal/surface/coordination"
-	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 const (

@@ -18,12 +18,12 @@ import (
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/handshake"
+	"github.com/parley-agents/parley/internal/operation/coordination"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/peers"
-	"github.com/parley-agents/parley/internal/surface/coordination"
 	"github.com/parley-agents/parley/internal/vault"
 )
 

@@ -65,6 +65,8 @@ import (
 	"github.com/parley-agents/parley/internal/handshake"
 	"github.com/parley-agents/parley/internal/hubgit"
 	"github.com/parley-agents/parley/internal/keeper"
+	"github.com/parley-agents/parley/internal/operation/api"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/reach/evidence"
 	"github.com/parley-agents/parley/internal/reach/gateway"
 	"github.com/parley-agents/parley/internal/reach/notify"
@@ -94,9 +96,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/team"
 	"github.com/parley-agents/parley/internal/service/usage"
 	"github.com/parley-agents/parley/internal/spans"
-	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/surface/mcptools"
-	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/internal/surface/web"
 	"github.com/parley-agents/parley/internal/vault"
 )

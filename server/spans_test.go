@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/server"
 )
 

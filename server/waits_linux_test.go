@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/service/attention"
-	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/testing/hubtest"
 	"github.com/parley-agents/parley/server"
 )

@@ -12,10 +12,10 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/operation/api"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/mailroom"
-	"github.com/parley-agents/parley/internal/surface/api"
-	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/internal/testing/hubtest"
 	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/server"

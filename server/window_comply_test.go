@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/internal/keeper"
-	"github.com/parley-agents/parley/internal/surface/api"
-	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/internal/operation/api"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/testing/goodagent"
 	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/internal/testing/proof"

@@ -12,8 +12,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/contact"
+	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/service/mailroom"
-	"github.com/parley-agents/parley/internal/surface/api"
 )
 
 func (a *app) contactCommand() *cobra.Command {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/operation/coordination"
 	"github.com/parley-agents/parley/internal/service/contract"
-	"github.com/parley-agents/parley/internal/surface/coordination"
 )
 
 func (a *app) contextCommand() *cobra.Command {

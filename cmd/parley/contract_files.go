@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/internal/contractfile"
-	"github.com/parley-agents/parley/internal/surface/coordination"
+	"github.com/parley-agents/parley/internal/operation/coordination"
 )
 
 // filesLong describes the file that push, pull and status read.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
-	"github.com/parley-agents/parley/internal/surface/coordination"
+	"github.com/parley-agents/parley/internal/operation/coordination"
 )
 
 // projectFlag adds the flag that names a project.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/operation/api"
 )
 
 // TestWakeByEvent has comments on a pull request wake real CLIs in their terminals: those of a

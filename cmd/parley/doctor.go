@@ -23,14 +23,14 @@ import (
 	"github.com/parley-agents/parley/internal/guard"
 	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/launch"
+	"github.com/parley-agents/parley/internal/operation/api"
+	"github.com/parley-agents/parley/internal/operation/coordination"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/usage"
 	"github.com/parley-agents/parley/internal/shell"
-	"github.com/parley-agents/parley/internal/surface/api"
-	"github.com/parley-agents/parley/internal/surface/coordination"
-	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
 )
 

@@ -12,11 +12,11 @@ import (
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/operation/api"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
-	"github.com/parley-agents/parley/internal/surface/api"
-	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // agedHouse returns a house in which writer sent reader a message some time ago, and

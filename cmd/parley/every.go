@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/service/schedule"
-	"github.com/parley-agents/parley/internal/surface/api"
 )
 
 // everyCommand returns the command that adds a schedule, and those that list and change them.

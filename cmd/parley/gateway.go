@@ -14,8 +14,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/durable"
+	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/reach/gateway"
-	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/server"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/connect"
 	"github.com/parley-agents/parley/internal/launch"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/reach/cli"
-	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // A launching is one call of launch.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/service/metrics"
-	"github.com/parley-agents/parley/internal/surface/api"
 )
 
 func (a *app) metricsCommand() *cobra.Command {

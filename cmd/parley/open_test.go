@@ -16,7 +16,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/operation/api"
 )
 
 // chromium returns the browser. Without one a test is skipped, and with CI=true it fails.

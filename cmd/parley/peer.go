@@ -14,8 +14,8 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
-	"github.com/parley-agents/parley/internal/surface/coordination"
-	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/internal/operation/coordination"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 )
 
 func (a *app) peerCommand() *cobra.Command {

@@ -14,13 +14,13 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/acpguard"
 	"github.com/parley-agents/parley/internal/launch"
+	"github.com/parley-agents/parley/internal/operation/api"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/service/check"
 	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/service/usage"
-	"github.com/parley-agents/parley/internal/surface/api"
-	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
 )
 

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/operation/api"
 )
 
 func (a *app) statusCommand() *cobra.Command {

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parley-agents/parley/internal/surface/api"
-	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/internal/operation/api"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 )
 
 func TestAuditVerifyIsInterruptedAndResumed(t *testing.T) {

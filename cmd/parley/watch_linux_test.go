@@ -8,9 +8,9 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/parley-agents/parley/internal/operation/api"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/service/reservation"
-	"github.com/parley-agents/parley/internal/surface/api"
-	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // resize gives a terminal a size, and tells its programs.

@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/reach/fleet"
-	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/internal/window"
 )
 

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/internal/keeper"
-	"github.com/parley-agents/parley/internal/surface/api"
-	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/internal/operation/api"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/protocol/comply/client"
 )
 

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/service/handoff"
-	"github.com/parley-agents/parley/internal/surface/api"
 )
 
 func (a *app) workqCommand() *cobra.Command {

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/parley-agents/parley/internal/operation/api"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/reach/cli"
-	"github.com/parley-agents/parley/internal/surface/api"
-	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // Problem returns why a connection of a home does not work with the hub at url, "" if it

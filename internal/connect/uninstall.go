@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/reach/cli"
-	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/server"
 )
 

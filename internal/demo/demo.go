@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/server"
 )
 

@@ -149,26 +149,26 @@ var layers = map[string][]string{
 	// How people and agents come in.
 	// The tables of operations stand beside each other on the kernel, which
 	// identifies callers by the service of that name.
-	"internal/surface/rpc": {"hub", "protocol/jsonrpc", "internal/handshake", "internal/spans", "internal/strictjson", "internal/service/callers"},
-	"internal/surface/api": {
+	"internal/operation/rpc": {"hub", "protocol/jsonrpc", "internal/handshake", "internal/spans", "internal/strictjson", "internal/service/callers"},
+	"internal/operation/api": {
 		"hub", "internal/contact", "internal/federation", // peers that wait for a person
-		"internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/service/attention", "internal/service/metrics", "internal/service/deliberation", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
+		"internal/shape", "internal/strictjson", "internal/operation/rpc", "internal/service/attention", "internal/service/metrics", "internal/service/deliberation", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
 		"internal/service/check", "internal/service/continuation", "internal/service/landing", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/signin", "internal/service/team", "internal/service/usage",
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe; the states of targets
 		"internal/reach/forge", "internal/service/event", "internal/service/schedule", // forge: the address of a vendor's API
 		"internal/keeper", "internal/reach/wake", // wake/ operations: their parameters are those of the machine
 		"internal/run", "protocol/sandbox", // recordings of runs and runs again: the files of runs, and the permissions of an agent
 	},
-	"internal/surface/intake":       {"hub", "internal/reach/forge", "internal/service/event"}, // webhooks: signatures and forms of vendors
-	"internal/surface/coordination": {"hub", "compat", "internal/federation", "internal/shorten", "internal/strictjson", "internal/surface/rpc", "internal/service/callers", "internal/service/contract", "internal/service/keys", "internal/service/peers"},
+	"internal/surface/intake":         {"hub", "internal/reach/forge", "internal/service/event"}, // webhooks: signatures and forms of vendors
+	"internal/operation/coordination": {"hub", "compat", "internal/federation", "internal/shorten", "internal/strictjson", "internal/operation/rpc", "internal/service/callers", "internal/service/contract", "internal/service/keys", "internal/service/peers"},
 	"internal/surface/mcptools": {
-		"hub", "protocol/jsonrpc", "internal/briefing", "internal/keeper", "internal/shorten", "internal/spans", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/deliberation", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team", "internal/service/usage",
+		"hub", "protocol/jsonrpc", "internal/briefing", "internal/keeper", "internal/shorten", "internal/spans", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/service/deliberation", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team", "internal/service/usage",
 	},
 
 	// Pages read and change by the tables alone; the packages below them are for the
 	// types of results.
 	"internal/surface/web": {
-		"hub", "internal/shorten", "internal/strictjson", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/service/attention", "internal/service/metrics", "internal/service/signin",
+		"hub", "internal/shorten", "internal/strictjson", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/service/attention", "internal/service/metrics", "internal/service/signin",
 		"internal/service/check", "internal/service/continuation", "internal/service/event", "internal/service/landing", "internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team", "internal/service/usage", "internal/federation", "internal/reach/notify", "internal/reach/wake", "internal/keeper", "internal/run", "protocol/sandbox",
 		"internal/diff3", // texts in conflict, for the form that merges them
 	},
@@ -191,29 +191,29 @@ var layers = map[string][]string{
 		"internal/reach/forge", "internal/service/event", "internal/service/schedule", "internal/surface/intake",
 		"internal/git", "internal/hubgit", "internal/reach/workshop", "internal/service/check", "internal/service/continuation", "internal/service/landing", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/service/usage", "internal/shape", "internal/vault",
 		"channel", "internal/acpguard", "internal/keeper", "internal/process", "internal/run", "internal/reach/cli", "internal/reach/transcript", "internal/reach/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/wake",
-		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin", "internal/spans",
+		"internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin", "internal/spans",
 	},
 	// The view of a hub in a terminal: a client of the tables, as every command.
-	"internal/watch": {"hub", "internal/service/attention", "internal/service/handoff", "internal/service/mailroom", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
+	"internal/watch": {"hub", "internal/service/attention", "internal/service/handoff", "internal/service/mailroom", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination"},
 	// The windows of editors on kept agents.
-	"internal/window": {"hub", "protocol/acp", "protocol/acp/acpv1", "protocol/acp/acpv2", "protocol/jsonrpc", "internal/keeper", "internal/surface/api", "internal/surface/rpc"}, // keeper: the types of events
+	"internal/window": {"hub", "protocol/acp", "protocol/acp/acpv1", "protocol/acp/acpv2", "protocol/jsonrpc", "internal/keeper", "internal/operation/api", "internal/operation/rpc"}, // keeper: the types of events
 	// The demos use a hub as every program can: the server and the typed client.
-	"internal/demo": {"protocol/acp", "protocol/acp/acpv2", "compat", "hub", "internal/federation", "internal/git", "internal/keeper", "protocol/sandbox", "server", "internal/service/contract", "internal/service/reservation", "internal/service/team", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
+	"internal/demo": {"protocol/acp", "protocol/acp/acpv2", "compat", "hub", "internal/federation", "internal/git", "internal/keeper", "protocol/sandbox", "server", "internal/service/contract", "internal/service/reservation", "internal/service/team", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination"},
 	// Programs behind commands. They print nothing and call the hub as every client does.
 	"internal/osservice": {"hub", "internal/durable", "server"}, // server: whether a hub runs in a home, and how long its end takes
 	"internal/upgrade":   {"hub", "internal/durable"},           // another release in the place of the program
-	"internal/connect":   {"hub", "internal/durable", "internal/shell", "internal/reach/cli", "internal/surface/api", "internal/surface/rpc", "server"},
+	"internal/connect":   {"hub", "internal/durable", "internal/shell", "internal/reach/cli", "internal/operation/api", "internal/operation/rpc", "server"},
 	"internal/guard":     {"hub", "internal/durable", "internal/effects", "internal/git", "internal/shell", "internal/reach/cli", "internal/service/reservation"}, // reservation: the types of questions and answers
 	"internal/launch": { // above connect, which writes the entries of a CLI that takes none by flags; above guard, which one hook process asks beside the report
 		"hub", "channel", "internal/briefing", "internal/connect", "internal/durable", "internal/guard", "internal/process", "internal/quota", "internal/reach/cli", "internal/reach/fleet", "internal/reach/wake",
-		"internal/reach/transcript", "internal/service/reservation", "internal/service/usage", "internal/surface/api", "internal/surface/rpc", // usage: the form of reports
+		"internal/reach/transcript", "internal/service/reservation", "internal/service/usage", "internal/operation/api", "internal/operation/rpc", // usage: the form of reports
 	},
-	"internal/up":           {"hub", "internal/checkfile", "internal/keeper", "internal/reach/cli", "internal/service/team", "internal/strictyaml", "internal/surface/api", "internal/surface/rpc", "protocol/sandbox"}, // keeper, team and sandbox: the types of parameters
-	"internal/contractfile": {"compat", "hub", "internal/service/contract", "internal/strictyaml", "internal/surface/coordination", "internal/surface/rpc"},                                                             // contract: the types of parameters
+	"internal/up":           {"hub", "internal/checkfile", "internal/keeper", "internal/reach/cli", "internal/service/team", "internal/strictyaml", "internal/operation/api", "internal/operation/rpc", "protocol/sandbox"}, // keeper, team and sandbox: the types of parameters
+	"internal/contractfile": {"compat", "hub", "internal/service/contract", "internal/strictyaml", "internal/operation/coordination", "internal/operation/rpc"},                                                             // contract: the types of parameters
 	// Services for the results that commands print (access: profiles of agents).
 	"cmd/parley": {
 		"hub", "internal/contact", "internal/federation", "hub/schema", "server", "internal/connect", "internal/contractfile", "internal/demo", "internal/guard", "internal/launch", "internal/osservice", "internal/strictyaml", "internal/up", "internal/upgrade", "internal/watch", "internal/durable", "internal/shape", "internal/reach/cli", "internal/service/attention", "internal/service/check", "internal/service/continuation", "internal/service/event", "internal/service/landing", "internal/service/metrics", "internal/service/schedule", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/reservation", "internal/service/signin", "internal/service/team", "internal/service/usage",
-		"internal/surface/rpc", "internal/surface/api", "internal/surface/coordination", "internal/surface/mcptools", "protocol/report", "compat", "protocol/acp", "protocol/comply", "protocol/comply/client", "protocol/comply/fixture", "protocol/comply/model", "protocol/comply/rules", "protocol/jsonrpc", "protocol/sandbox",
+		"internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/surface/mcptools", "protocol/report", "compat", "protocol/acp", "protocol/comply", "protocol/comply/client", "protocol/comply/fixture", "protocol/comply/model", "protocol/comply/rules", "protocol/jsonrpc", "protocol/sandbox",
 		"internal/acpguard", "internal/confine", "internal/run", "internal/keeper", "internal/window", "internal/reach/fleet", "internal/vault", // the look of an operator's key
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe, and the words of its configuration; the report of a test
 		"internal/git",                                                 // the commits of can-merge
@@ -255,7 +255,7 @@ var layers = map[string][]string{
 	"scripts/compliance":  {"protocol/comply", "protocol/comply/client", "protocol/comply/rules", "internal/testing/goodagent"},
 	"scripts/density":     {},
 	"scripts/goodclient":  {"internal/testing/goodclient"},
-	"scripts/keptclient":  {"hub", "internal/keeper", "internal/surface/api", "internal/surface/rpc", "protocol/sandbox", "server"},
+	"scripts/keptclient":  {"hub", "internal/keeper", "internal/operation/api", "internal/operation/rpc", "protocol/sandbox", "server"},
 	"scripts/goodagent":   {"internal/testing/goodagent", "internal/testing/plainagent"},
 	"scripts/prices":      {},
 	"scripts/plugins":     {"internal/briefing"}, // the rules for every agent, in the skill
@@ -275,7 +275,7 @@ var owners = map[string][]string{
 	"github.com/modelcontextprotocol/go-sdk":   {"internal/surface/mcptools"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/shape", "protocol/comply/rules", "compat"}, // comply and compat must not depend on a hub
 	"github.com/golang-jwt/jwt/v5":             {"internal/service/callers"},
-	"github.com/go-json-experiment/json":       {"protocol/acp/internal/wire", "protocol/comply/jsont", "protocol/jsonrpc", "internal/shape", "internal/strictjson", "internal/surface/rpc", "internal/surface/api", "internal/surface/coordination"},
+	"github.com/go-json-experiment/json":       {"protocol/acp/internal/wire", "protocol/comply/jsont", "protocol/jsonrpc", "internal/shape", "internal/strictjson", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination"},
 	"github.com/prometheus/client_golang":      {"server"},
 	"github.com/prometheus/client_model":       {"server"}, // the counts of the module above, as the page shows them
 	"go.opentelemetry.io/otel":                 {"internal/spans"},

@@ -13,7 +13,7 @@ import (
 // operations that are made by a call, as operations are. One that is not in the table
 // Operations of its package would compile, and no caller could reach it.
 func TestOperationsAreInTheirTables(t *testing.T) {
-	for _, dir := range []string{"internal/surface/api", "internal/surface/coordination"} {
+	for _, dir := range []string{"internal/operation/api", "internal/operation/coordination"} {
 		made, listed := operationVariables(t, filepath.FromSlash(dir))
 		if len(listed) < 40 {
 			t.Errorf("%s: %d operations were found in the table, want at least 40", dir, len(listed))

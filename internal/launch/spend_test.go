@@ -9,9 +9,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/reach/transcript"
-	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // TestLedgerLock has many hooks of one session end a turn at once while the hub is away. Each turn

@@ -13,10 +13,10 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/operation/api"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/service/mailroom"
-	"github.com/parley-agents/parley/internal/surface/api"
-	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // A Feed reads the messages that match a filter, oldest first, each once: at first the

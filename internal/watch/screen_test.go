@@ -12,11 +12,11 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/keys"
-	"github.com/parley-agents/parley/internal/surface/api"
 )
 
 func message(n int, text string) hub.Envelope {

@@ -14,9 +14,9 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/service/peers"
-	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // A script is a peer that answers as it is told to.

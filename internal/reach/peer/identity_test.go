@@ -25,9 +25,9 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/operation/coordination"
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/service/peers"
-	"github.com/parley-agents/parley/internal/surface/coordination"
 )
 
 // A domain is a host with a certificate and entries of DNS.

@@ -9,7 +9,7 @@
 // what an id names, for those who approve or deny it. The package decides about nothing and
 // writes nothing.
 //
-// It is tested here on a real store, and through a hub by the tests of internal/surface/api,
+// It is tested here on a real store, and through a hub by the tests of internal/operation/api,
 // internal/surface/web, internal/watch, server and the scripts of cmd/parley.
 package attention
 

@@ -12,6 +12,9 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/keeper"
+	"github.com/parley-agents/parley/internal/operation/api"
+	"github.com/parley-agents/parley/internal/operation/coordination"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/service/deliberation"
 	"github.com/parley-agents/parley/internal/service/handoff"
@@ -20,9 +23,6 @@ import (
 	"github.com/parley-agents/parley/internal/service/usage"
 	"github.com/parley-agents/parley/internal/shorten"
 	"github.com/parley-agents/parley/internal/strictjson"
-	"github.com/parley-agents/parley/internal/surface/api"
-	"github.com/parley-agents/parley/internal/surface/coordination"
-	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // jsonFrame is the first member of an answer in JSON.

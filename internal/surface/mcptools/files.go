@@ -5,9 +5,9 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/service/reservation"
-	"github.com/parley-agents/parley/internal/surface/api"
 )
 
 // writeFiles writes who changes which files.

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parley-agents/parley/internal/operation/api"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/service/attention"
-	"github.com/parley-agents/parley/internal/surface/api"
-	"github.com/parley-agents/parley/internal/surface/rpc"
 	"github.com/parley-agents/parley/internal/testing/hubtest"
 	"github.com/parley-agents/parley/server"
 )

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/surface/api"
-	"github.com/parley-agents/parley/internal/surface/coordination"
-	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/internal/operation/api"
+	"github.com/parley-agents/parley/internal/operation/coordination"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 )
 
 // A schemaMember is a member in the schema of a tool.

@@ -17,7 +17,7 @@ import (
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/briefing"
-	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/surface/mcptools"
 	"github.com/parley-agents/parley/internal/testing/tokentest"
 	"github.com/parley-agents/parley/server"

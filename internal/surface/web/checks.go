@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/service/check"
-	"github.com/parley-agents/parley/internal/surface/api"
 )
 
 // checksData has the checks of all repositories and a page of results.

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/team"
-	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/server"
 )
 

@@ -10,8 +10,8 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/operation/coordination"
 	"github.com/parley-agents/parley/internal/service/contract"
-	"github.com/parley-agents/parley/internal/surface/coordination"
 )
 
 type contractsData struct {

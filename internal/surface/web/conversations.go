@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/service/mailroom"
-	"github.com/parley-agents/parley/internal/surface/api"
 )
 
 const threadPage = 50 // messages of a thread on one page

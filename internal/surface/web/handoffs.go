@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/service/handoff"
-	"github.com/parley-agents/parley/internal/surface/api"
 )
 
 // A column is the part of the board for some states.

@@ -14,10 +14,10 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/reach/notify"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/metrics"
-	"github.com/parley-agents/parley/internal/surface/api"
 )
 
 // Figures are what the hub has counted since it started.

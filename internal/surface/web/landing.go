@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/service/landing"
-	"github.com/parley-agents/parley/internal/surface/api"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/operation/api"
 )
 
 // branch makes a branch of the repository with one file, and checks out the first branch again.

@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/service/landing"
 	"github.com/parley-agents/parley/internal/service/usage"
-	"github.com/parley-agents/parley/internal/surface/api"
 )
 
 const recent = 200 // messages that the map and last words are made of

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/surface/api"
+	"github.com/parley-agents/parley/internal/operation/api"
 )
 
 // eventData is the page of event sources and schedules.

@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/service/event"
 	"github.com/parley-agents/parley/internal/service/schedule"
-	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/server"
 )
 

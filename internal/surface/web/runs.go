@@ -9,11 +9,11 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/operation/api"
 	runner "github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/shell"
 	"github.com/parley-agents/parley/internal/strictjson"
-	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/protocol/sandbox"
 )
 

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/service/usage"
-	"github.com/parley-agents/parley/internal/surface/api"
 )
 
 const (

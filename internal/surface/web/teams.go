@@ -10,9 +10,9 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/diff3"
+	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/service/team"
 	"github.com/parley-agents/parley/internal/strictjson"
-	"github.com/parley-agents/parley/internal/surface/api"
 )
 
 const (

@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/service/attention"
-	"github.com/parley-agents/parley/internal/surface/api"
 )
 
 // withoutCard are the kinds of items that the page shows as sentences.

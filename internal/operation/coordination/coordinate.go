@@ -10,8 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/service/contract"
-	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // maxToolAnswer is how many bytes the answer to a tool may have: models read it.

@@ -9,12 +9,12 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/federation"
 	"github.com/parley-agents/parley/internal/keeper"
+	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/reservation"
-	"github.com/parley-agents/parley/internal/surface/api"
 	"github.com/parley-agents/parley/protocol/sandbox"
 )
 

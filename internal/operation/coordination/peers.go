@@ -9,9 +9,9 @@ import (
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/peers"
-	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // InviteParams are the parameters of cacp/invite/create.

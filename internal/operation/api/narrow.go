@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 )
 
 // An offText is a part of a tool's description or schema that is false when all of the

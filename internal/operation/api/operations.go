@@ -15,10 +15,10 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/nearest"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/strictjson"
-	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // A Recipients list is given as an array of names, or as one name.

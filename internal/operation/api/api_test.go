@@ -19,6 +19,8 @@ import (
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/keeper"
+	"github.com/parley-agents/parley/internal/operation/api"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/reach/evidence"
 	"github.com/parley-agents/parley/internal/reach/notify"
 	"github.com/parley-agents/parley/internal/reach/wake"
@@ -41,8 +43,6 @@ import (
 	"github.com/parley-agents/parley/internal/service/schedule"
 	"github.com/parley-agents/parley/internal/service/signin"
 	"github.com/parley-agents/parley/internal/service/usage"
-	"github.com/parley-agents/parley/internal/surface/api"
-	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // A desk is everything that operations work on, over a real store, behind a

@@ -9,6 +9,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/keeper"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/reach/gateway"
 	"github.com/parley-agents/parley/internal/reach/notify"
 	"github.com/parley-agents/parley/internal/reach/wake"
@@ -31,7 +32,6 @@ import (
 	"github.com/parley-agents/parley/internal/service/signin"
 	"github.com/parley-agents/parley/internal/service/team"
 	"github.com/parley-agents/parley/internal/service/usage"
-	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // Services are the services that the operations work on.

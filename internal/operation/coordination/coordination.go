@@ -16,12 +16,12 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/peers"
 	"github.com/parley-agents/parley/internal/strictjson"
-	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // Services are the services that the operations work on.

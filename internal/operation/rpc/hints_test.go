@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 )
 
 func TestHints(t *testing.T) {
@@ -32,7 +32,7 @@ func TestHints(t *testing.T) {
 	toTools := regexp.MustCompile(`/(hub|shape|mailroom|handoff|roots|contract|run)/`)
 	command := regexp.MustCompile("parley [a-z]|--as-operator")
 	found := 0
-	for _, dir := range []string{"../../../hub", "../../service", "../../shape", "../../surface"} {
+	for _, dir := range []string{"../../../hub", "../../service", "../../shape", "../../surface", "../../operation"} {
 		walk := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err

@@ -18,9 +18,9 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/keys"
-	"github.com/parley-agents/parley/internal/surface/rpc"
 )
 
 // A bench is a table of test operations behind a door.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/surface/rpc"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 )
 
 // FuzzCopy reads what a peer might send. Whatever it is, nothing breaks, and
