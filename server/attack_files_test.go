@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/operation/api"
+	"github.com/parley-agents/parley/internal/work/keeper"
 	"github.com/parley-agents/parley/protocol/acp"
 	"github.com/parley-agents/parley/protocol/acp/acpv2"
 	"github.com/parley-agents/parley/protocol/sandbox"

@@ -10,11 +10,11 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/hubgit"
-	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/continuation"
 	"github.com/parley-agents/parley/internal/service/reservation"
+	"github.com/parley-agents/parley/internal/work/keeper"
 )
 
 // openContinuations builds the service that lets tasks go on whose agent cannot.

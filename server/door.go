@@ -13,12 +13,12 @@ import (
 	"github.com/parley-agents/parley/internal/operation/coordination"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/process"
-	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/signin"
 	"github.com/parley-agents/parley/internal/surface/mcptools"
 	"github.com/parley-agents/parley/internal/surface/web"
+	"github.com/parley-agents/parley/internal/work/fleet"
 )
 
 // openSignIn builds the service of browsers that are signed in.

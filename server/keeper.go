@@ -9,12 +9,12 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/coordination"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/reach/workshop"
 	"github.com/parley-agents/parley/internal/service/run"
+	"github.com/parley-agents/parley/internal/work/keeper"
 )
 
 // openKeeper builds the keeper of agents over the wake machine. It is a waiter of the

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
-	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/testing/patience"
+	"github.com/parley-agents/parley/internal/work/fleet"
+	"github.com/parley-agents/parley/internal/work/keeper"
 	"github.com/parley-agents/parley/server"
 )
 

@@ -5,11 +5,11 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/acpguard"
-	"github.com/parley-agents/parley/internal/reach/fleet"
-	runner "github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/service/run"
+	"github.com/parley-agents/parley/internal/work/acpguard"
+	"github.com/parley-agents/parley/internal/work/fleet"
+	runner "github.com/parley-agents/parley/internal/work/run"
 )
 
 // openRepeater builds the part that executes runs again.

@@ -64,7 +64,6 @@ import (
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/handshake"
 	"github.com/parley-agents/parley/internal/hubgit"
-	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/reach/evidence"
@@ -73,7 +72,6 @@ import (
 	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/reach/workshop"
-	runner "github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/check"
 	"github.com/parley-agents/parley/internal/service/continuation"
@@ -99,6 +97,8 @@ import (
 	"github.com/parley-agents/parley/internal/surface/mcptools"
 	"github.com/parley-agents/parley/internal/surface/web"
 	"github.com/parley-agents/parley/internal/vault"
+	"github.com/parley-agents/parley/internal/work/keeper"
+	runner "github.com/parley-agents/parley/internal/work/run"
 )
 
 // Limits bounds one sender and one conversation.

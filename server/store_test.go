@@ -23,12 +23,12 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/engine/postgres"
-	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/internal/testing/pgtest"
+	"github.com/parley-agents/parley/internal/work/keeper"
 	"github.com/parley-agents/parley/server"
 )
 

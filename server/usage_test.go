@@ -11,12 +11,12 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
-	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/service/run"
 	"github.com/parley-agents/parley/internal/service/usage"
+	"github.com/parley-agents/parley/internal/work/keeper"
 	"github.com/parley-agents/parley/protocol/acp"
 	"github.com/parley-agents/parley/server"
 )

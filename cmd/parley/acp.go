@@ -23,8 +23,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/reach/cli"
-	"github.com/parley-agents/parley/internal/reach/fleet"
-	"github.com/parley-agents/parley/internal/run"
+	"github.com/parley-agents/parley/internal/work/fleet"
+	"github.com/parley-agents/parley/internal/work/run"
 	"github.com/parley-agents/parley/protocol/acp"
 	"github.com/parley-agents/parley/protocol/jsonrpc"
 	"github.com/parley-agents/parley/protocol/sandbox"

@@ -13,11 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/launch"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/service/continuation"
+	"github.com/parley-agents/parley/internal/work/keeper"
 )
 
 // continueCommand returns the command that lets a task go on with another agent.

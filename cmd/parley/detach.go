@@ -11,8 +11,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/process"
-	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/shell"
+	"github.com/parley-agents/parley/internal/work/fleet"
 )
 
 // logName is the log of a detached hub, in its home.

@@ -21,7 +21,6 @@ import (
 	"github.com/parley-agents/parley/internal/connect"
 	"github.com/parley-agents/parley/internal/durable"
 	"github.com/parley-agents/parley/internal/guard"
-	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/launch"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/coordination"
@@ -31,6 +30,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/usage"
 	"github.com/parley-agents/parley/internal/shell"
+	"github.com/parley-agents/parley/internal/work/keeper"
 	"github.com/parley-agents/parley/server"
 )
 

@@ -17,8 +17,8 @@ import (
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/reach/cli"
-	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/service/reservation"
+	"github.com/parley-agents/parley/internal/work/fleet"
 	"github.com/parley-agents/parley/server"
 )
 

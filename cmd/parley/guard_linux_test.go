@@ -12,7 +12,7 @@ import (
 
 	"github.com/parley-agents/parley/internal/launch"
 	"github.com/parley-agents/parley/internal/reach/cli"
-	"github.com/parley-agents/parley/internal/reach/fleet"
+	"github.com/parley-agents/parley/internal/work/fleet"
 )
 
 // A workshop is a repository in which agents of a hub work.

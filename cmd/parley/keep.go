@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/up"
+	"github.com/parley-agents/parley/internal/work/keeper"
 )
 
 func (a *app) agentKeepCommand() *cobra.Command {

@@ -20,9 +20,9 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/internal/reach/cli"
-	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/shell"
 	"github.com/parley-agents/parley/internal/testing/acptest"
+	"github.com/parley-agents/parley/internal/work/run"
 	"github.com/parley-agents/parley/protocol/comply"
 	"github.com/parley-agents/parley/protocol/comply/model"
 )

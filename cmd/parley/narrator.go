@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/internal/plaintext"
-	"github.com/parley-agents/parley/internal/run"
+	"github.com/parley-agents/parley/internal/work/run"
 	"github.com/parley-agents/parley/protocol/acp"
 	"github.com/parley-agents/parley/protocol/sandbox"
 )

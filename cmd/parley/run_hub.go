@@ -12,15 +12,15 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/acpguard"
 	"github.com/parley-agents/parley/internal/launch"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
-	"github.com/parley-agents/parley/internal/reach/fleet"
-	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/service/check"
 	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/service/usage"
+	"github.com/parley-agents/parley/internal/work/acpguard"
+	"github.com/parley-agents/parley/internal/work/fleet"
+	"github.com/parley-agents/parley/internal/work/run"
 	"github.com/parley-agents/parley/server"
 )
 

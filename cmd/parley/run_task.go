@@ -8,7 +8,7 @@ import (
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/plaintext"
-	"github.com/parley-agents/parley/internal/run"
+	"github.com/parley-agents/parley/internal/work/run"
 )
 
 // takeTask starts the task of a team that a run is given by its id, and puts its title

@@ -13,8 +13,8 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
-	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/strictjson"
+	"github.com/parley-agents/parley/internal/work/run"
 	"github.com/parley-agents/parley/protocol/acp"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/parley-agents/parley/internal/launch"
 	"github.com/parley-agents/parley/internal/reach/cli"
-	"github.com/parley-agents/parley/internal/reach/fleet"
+	"github.com/parley-agents/parley/internal/work/fleet"
 )
 
 // hookTime is the time for the one call of a hook. A test gives hooks more of it.

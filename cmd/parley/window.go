@@ -13,8 +13,8 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/process"
-	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/window"
+	"github.com/parley-agents/parley/internal/work/fleet"
 )
 
 func (a *app) acpServeCommand() *cobra.Command {

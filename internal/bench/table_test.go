@@ -30,12 +30,12 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
-	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/strictjson"
+	"github.com/parley-agents/parley/internal/work/keeper"
 	"github.com/parley-agents/parley/protocol/sandbox"
 	"github.com/parley-agents/parley/server"
 )

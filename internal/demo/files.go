@@ -13,10 +13,10 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/git"
-	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/service/reservation"
+	"github.com/parley-agents/parley/internal/work/keeper"
 	"github.com/parley-agents/parley/protocol/acp"
 	"github.com/parley-agents/parley/protocol/acp/acpv2"
 	"github.com/parley-agents/parley/protocol/sandbox"

@@ -112,7 +112,7 @@ var layers = map[string][]string{
 	"internal/reach/transcript": {"hub"},                                                                                                         // usage in the files of CLIs; what a line says is in cli
 	"internal/reach/workshop":   {"protocol/sandbox", "internal/confine", "internal/git", "internal/process", "internal/stray", "internal/tail"}, // sandbox: the variables that hold no key
 
-	"internal/reach/fleet":   {"hub", "protocol/acp", "protocol/acp/acpv2", "protocol/report", "protocol/sandbox"},
+	"internal/work/fleet":    {"hub", "protocol/acp", "protocol/acp/acpv2", "protocol/report", "protocol/sandbox"},
 	"internal/reach/peer":    {"hub", "internal/federation", "internal/shorten", "internal/strictjson"},
 	"internal/reach/notify":  {"hub", "channel", "internal/tail"}, // people: commands and webhooks; the end of a command's output
 	"internal/reach/gateway": {"hub", "channel"},                  // the channels and the queue of an OpenClaw gateway
@@ -156,33 +156,33 @@ var layers = map[string][]string{
 		"internal/service/check", "internal/service/continuation", "internal/service/landing", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/signin", "internal/service/team", "internal/service/usage",
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe; the states of targets
 		"internal/reach/forge", "internal/service/event", "internal/service/schedule", // forge: the address of a vendor's API
-		"internal/keeper", "internal/reach/wake", // wake/ operations: their parameters are those of the machine
-		"internal/run", "protocol/sandbox", // recordings of runs and runs again: the files of runs, and the permissions of an agent
+		"internal/work/keeper", "internal/reach/wake", // wake/ operations: their parameters are those of the machine
+		"internal/work/run", "protocol/sandbox", // recordings of runs and runs again: the files of runs, and the permissions of an agent
 	},
 	"internal/surface/intake":         {"hub", "internal/reach/forge", "internal/service/event"}, // webhooks: signatures and forms of vendors
 	"internal/operation/coordination": {"hub", "compat", "internal/federation", "internal/shorten", "internal/strictjson", "internal/operation/rpc", "internal/service/callers", "internal/service/contract", "internal/service/keys", "internal/service/peers"},
 	"internal/surface/mcptools": {
-		"hub", "protocol/jsonrpc", "internal/briefing", "internal/keeper", "internal/shorten", "internal/spans", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/service/deliberation", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team", "internal/service/usage",
+		"hub", "protocol/jsonrpc", "internal/briefing", "internal/work/keeper", "internal/shorten", "internal/spans", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/service/deliberation", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team", "internal/service/usage",
 	},
 
 	// Pages read and change by the tables alone; the packages below them are for the
 	// types of results.
 	"internal/surface/web": {
 		"hub", "internal/shorten", "internal/strictjson", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/service/attention", "internal/service/metrics", "internal/service/signin",
-		"internal/service/check", "internal/service/continuation", "internal/service/event", "internal/service/landing", "internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team", "internal/service/usage", "internal/federation", "internal/reach/notify", "internal/reach/wake", "internal/keeper", "internal/run", "protocol/sandbox",
+		"internal/service/check", "internal/service/continuation", "internal/service/event", "internal/service/landing", "internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team", "internal/service/usage", "internal/federation", "internal/reach/notify", "internal/reach/wake", "internal/work/keeper", "internal/work/run", "protocol/sandbox",
 		"internal/diff3", // texts in conflict, for the form that merges them
 	},
 
 	// Asks the hub before an agent over ACP changes files: runs and kept agents need it. It knows
 	// the questions and answers of the service, and calls it through a function.
-	"internal/acpguard": {"hub", "protocol/acp", "protocol/sandbox", "internal/service/reservation"},
+	"internal/work/acpguard": {"hub", "protocol/acp", "protocol/sandbox", "internal/service/reservation"},
 
 	// A run from start to verdict, and its files: it starts the agent and checks the
 	// report, so it stands above both. It declares the hub that it needs.
-	"internal/run": {"hub", "internal/acpguard", "protocol/acp", "protocol/acp/acpv1", "protocol/acp/acpv2", "protocol/jsonrpc", "protocol/report", "protocol/sandbox", "internal/durable", "internal/git", "internal/process", "internal/shorten", "internal/stray", "internal/strictjson", "internal/reach/cli", "internal/reach/evidence", "internal/reach/fleet"}, // cli: the mode of each agent for each policy
+	"internal/work/run": {"hub", "internal/work/acpguard", "protocol/acp", "protocol/acp/acpv1", "protocol/acp/acpv2", "protocol/jsonrpc", "protocol/report", "protocol/sandbox", "internal/durable", "internal/git", "internal/process", "internal/shorten", "internal/stray", "internal/strictjson", "internal/reach/cli", "internal/reach/evidence", "internal/work/fleet"}, // cli: the mode of each agent for each policy
 
 	// Agents that the hub runs: each turn is a run, each agent a waiter of the wake machine.
-	"internal/keeper": {"hub", "internal/acpguard", "protocol/acp", "protocol/acp/acpv1", "protocol/acp/acpv2", "channel", "protocol/jsonrpc", "protocol/report", "protocol/sandbox", "internal/quota", "internal/shorten", "internal/spans", "internal/reach/cli", "internal/reach/fleet", "internal/reach/wake", "internal/run", "internal/service/reservation", "internal/service/roots"}, // roots: the folders that hold the hub's keys; cli: agents whose permissions are not refused; reservation: the types of questions about files
+	"internal/work/keeper": {"hub", "internal/work/acpguard", "protocol/acp", "protocol/acp/acpv1", "protocol/acp/acpv2", "channel", "protocol/jsonrpc", "protocol/report", "protocol/sandbox", "internal/quota", "internal/shorten", "internal/spans", "internal/reach/cli", "internal/work/fleet", "internal/reach/wake", "internal/work/run", "internal/service/reservation", "internal/service/roots"}, // roots: the folders that hold the hub's keys; cli: agents whose permissions are not refused; reservation: the types of questions about files
 
 	// What puts it together, and the command.
 	"server": { // shape: the package of a handoff says whose review its work needs; cli and transcript: the usage in the files that a hook names
@@ -190,31 +190,31 @@ var layers = map[string][]string{
 		"internal/service/attention", "internal/service/callers", "internal/service/contract", "internal/service/deliberation", "internal/service/folder", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/metrics", "internal/service/peers",
 		"internal/reach/forge", "internal/service/event", "internal/service/schedule", "internal/surface/intake",
 		"internal/git", "internal/hubgit", "internal/reach/workshop", "internal/service/check", "internal/service/continuation", "internal/service/landing", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/service/usage", "internal/shape", "internal/vault",
-		"channel", "internal/acpguard", "internal/keeper", "internal/process", "internal/run", "internal/reach/cli", "internal/reach/transcript", "internal/reach/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/wake",
+		"channel", "internal/work/acpguard", "internal/work/keeper", "internal/process", "internal/work/run", "internal/reach/cli", "internal/reach/transcript", "internal/work/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/wake",
 		"internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin", "internal/spans",
 	},
 	// The view of a hub in a terminal: a client of the tables, as every command.
 	"internal/watch": {"hub", "internal/service/attention", "internal/service/handoff", "internal/service/mailroom", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination"},
 	// The windows of editors on kept agents.
-	"internal/window": {"hub", "protocol/acp", "protocol/acp/acpv1", "protocol/acp/acpv2", "protocol/jsonrpc", "internal/keeper", "internal/operation/api", "internal/operation/rpc"}, // keeper: the types of events
+	"internal/window": {"hub", "protocol/acp", "protocol/acp/acpv1", "protocol/acp/acpv2", "protocol/jsonrpc", "internal/work/keeper", "internal/operation/api", "internal/operation/rpc"}, // keeper: the types of events
 	// The demos use a hub as every program can: the server and the typed client.
-	"internal/demo": {"protocol/acp", "protocol/acp/acpv2", "compat", "hub", "internal/federation", "internal/git", "internal/keeper", "protocol/sandbox", "server", "internal/service/contract", "internal/service/reservation", "internal/service/team", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination"},
+	"internal/demo": {"protocol/acp", "protocol/acp/acpv2", "compat", "hub", "internal/federation", "internal/git", "internal/work/keeper", "protocol/sandbox", "server", "internal/service/contract", "internal/service/reservation", "internal/service/team", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination"},
 	// Programs behind commands. They print nothing and call the hub as every client does.
 	"internal/osservice": {"hub", "internal/durable", "server"}, // server: whether a hub runs in a home, and how long its end takes
 	"internal/upgrade":   {"hub", "internal/durable"},           // another release in the place of the program
 	"internal/connect":   {"hub", "internal/durable", "internal/shell", "internal/reach/cli", "internal/operation/api", "internal/operation/rpc", "server"},
 	"internal/guard":     {"hub", "internal/durable", "internal/effects", "internal/git", "internal/shell", "internal/reach/cli", "internal/service/reservation"}, // reservation: the types of questions and answers
 	"internal/launch": { // above connect, which writes the entries of a CLI that takes none by flags; above guard, which one hook process asks beside the report
-		"hub", "channel", "internal/briefing", "internal/connect", "internal/durable", "internal/guard", "internal/process", "internal/quota", "internal/reach/cli", "internal/reach/fleet", "internal/reach/wake",
+		"hub", "channel", "internal/briefing", "internal/connect", "internal/durable", "internal/guard", "internal/process", "internal/quota", "internal/reach/cli", "internal/work/fleet", "internal/reach/wake",
 		"internal/reach/transcript", "internal/service/reservation", "internal/service/usage", "internal/operation/api", "internal/operation/rpc", // usage: the form of reports
 	},
-	"internal/up":           {"hub", "internal/checkfile", "internal/keeper", "internal/reach/cli", "internal/service/team", "internal/strictyaml", "internal/operation/api", "internal/operation/rpc", "protocol/sandbox"}, // keeper, team and sandbox: the types of parameters
-	"internal/contractfile": {"compat", "hub", "internal/service/contract", "internal/strictyaml", "internal/operation/coordination", "internal/operation/rpc"},                                                             // contract: the types of parameters
+	"internal/up":           {"hub", "internal/checkfile", "internal/work/keeper", "internal/reach/cli", "internal/service/team", "internal/strictyaml", "internal/operation/api", "internal/operation/rpc", "protocol/sandbox"}, // keeper, team and sandbox: the types of parameters
+	"internal/contractfile": {"compat", "hub", "internal/service/contract", "internal/strictyaml", "internal/operation/coordination", "internal/operation/rpc"},                                                                  // contract: the types of parameters
 	// Services for the results that commands print (access: profiles of agents).
 	"cmd/parley": {
 		"hub", "internal/contact", "internal/federation", "hub/schema", "server", "internal/connect", "internal/contractfile", "internal/demo", "internal/guard", "internal/launch", "internal/osservice", "internal/strictyaml", "internal/up", "internal/upgrade", "internal/watch", "internal/durable", "internal/shape", "internal/reach/cli", "internal/service/attention", "internal/service/check", "internal/service/continuation", "internal/service/event", "internal/service/landing", "internal/service/metrics", "internal/service/schedule", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/reservation", "internal/service/signin", "internal/service/team", "internal/service/usage",
 		"internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/surface/mcptools", "protocol/report", "compat", "protocol/acp", "protocol/comply", "protocol/comply/client", "protocol/comply/fixture", "protocol/comply/model", "protocol/comply/rules", "protocol/jsonrpc", "protocol/sandbox",
-		"internal/acpguard", "internal/confine", "internal/run", "internal/keeper", "internal/window", "internal/reach/fleet", "internal/vault", // the look of an operator's key
+		"internal/work/acpguard", "internal/confine", "internal/work/run", "internal/work/keeper", "internal/window", "internal/work/fleet", "internal/vault", // the look of an operator's key
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe, and the words of its configuration; the report of a test
 		"internal/git",                                                 // the commits of can-merge
 		"internal/process", "internal/reach/wake", "internal/briefing", // hubs that outlive a command; the results of wakes; the line that connect writes
@@ -255,7 +255,7 @@ var layers = map[string][]string{
 	"scripts/compliance":  {"protocol/comply", "protocol/comply/client", "protocol/comply/rules", "internal/testing/goodagent"},
 	"scripts/density":     {},
 	"scripts/goodclient":  {"internal/testing/goodclient"},
-	"scripts/keptclient":  {"hub", "internal/keeper", "internal/operation/api", "internal/operation/rpc", "protocol/sandbox", "server"},
+	"scripts/keptclient":  {"hub", "internal/work/keeper", "internal/operation/api", "internal/operation/rpc", "protocol/sandbox", "server"},
 	"scripts/goodagent":   {"internal/testing/goodagent", "internal/testing/plainagent"},
 	"scripts/prices":      {},
 	"scripts/plugins":     {"internal/briefing"}, // the rules for every agent, in the skill
@@ -269,7 +269,7 @@ var layers = map[string][]string{
 var owners = map[string][]string{
 	"github.com/ncruces/go-sqlite3":            {"internal/engine/sqlite", "internal/testing/storetest"},
 	"github.com/jackc/pgx/v5":                  {"internal/engine/postgres", "internal/testing/pgtest"},
-	"github.com/gofrs/flock":                   {"internal/engine/sqlite", "internal/keeper", "internal/launch", "internal/upgrade"},
+	"github.com/gofrs/flock":                   {"internal/engine/sqlite", "internal/work/keeper", "internal/launch", "internal/upgrade"},
 	"github.com/landlock-lsm/go-landlock":      {"internal/confine"},
 	"github.com/aymanbagabas/go-udiff":         {"internal/surface/web"},
 	"github.com/modelcontextprotocol/go-sdk":   {"internal/surface/mcptools"},

@@ -13,7 +13,7 @@ import (
 	"github.com/parley-agents/parley/internal/briefing"
 	"github.com/parley-agents/parley/internal/connect"
 	"github.com/parley-agents/parley/internal/reach/cli"
-	"github.com/parley-agents/parley/internal/reach/fleet"
+	"github.com/parley-agents/parley/internal/work/fleet"
 )
 
 // needsConnection reports whether this user can give the CLI the hub's entries only in

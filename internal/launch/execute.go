@@ -18,8 +18,8 @@ import (
 	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/reach/cli"
-	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/reach/wake"
+	"github.com/parley-agents/parley/internal/work/fleet"
 )
 
 // execute runs the CLI in the foreground, with the server of its own beside it if it

@@ -36,7 +36,7 @@ import (
 	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/reach/cli"
-	"github.com/parley-agents/parley/internal/reach/fleet"
+	"github.com/parley-agents/parley/internal/work/fleet"
 )
 
 // Variable names the folder of the launch in every process below the CLI. The

@@ -20,9 +20,9 @@ import (
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/reach/cli"
-	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/reach/transcript"
 	"github.com/parley-agents/parley/internal/service/usage"
+	"github.com/parley-agents/parley/internal/work/fleet"
 )
 
 // SpendDir is the folder of a home with the cursors of transcripts.

@@ -25,12 +25,12 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/checkfile"
-	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/pattern"
 	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/internal/strictyaml"
+	"github.com/parley-agents/parley/internal/work/keeper"
 	"github.com/parley-agents/parley/protocol/sandbox"
 )
 

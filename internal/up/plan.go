@@ -9,10 +9,10 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/service/team"
+	"github.com/parley-agents/parley/internal/work/keeper"
 )
 
 // An Action is the change that a step makes.

@@ -16,9 +16,9 @@ import (
 	"syscall"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
+	"github.com/parley-agents/parley/internal/work/keeper"
 	"github.com/parley-agents/parley/protocol/sandbox"
 	"github.com/parley-agents/parley/server"
 )

@@ -8,12 +8,10 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/reach/gateway"
 	"github.com/parley-agents/parley/internal/reach/notify"
 	"github.com/parley-agents/parley/internal/reach/wake"
-	runner "github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/check"
 	"github.com/parley-agents/parley/internal/service/continuation"
@@ -32,6 +30,8 @@ import (
 	"github.com/parley-agents/parley/internal/service/signin"
 	"github.com/parley-agents/parley/internal/service/team"
 	"github.com/parley-agents/parley/internal/service/usage"
+	"github.com/parley-agents/parley/internal/work/keeper"
+	runner "github.com/parley-agents/parley/internal/work/run"
 )
 
 // Services are the services that the operations work on.

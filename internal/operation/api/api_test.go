@@ -18,7 +18,6 @@ import (
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
-	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/reach/evidence"
@@ -43,6 +42,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/schedule"
 	"github.com/parley-agents/parley/internal/service/signin"
 	"github.com/parley-agents/parley/internal/service/usage"
+	"github.com/parley-agents/parley/internal/work/keeper"
 )
 
 // A desk is everything that operations work on, over a real store, behind a

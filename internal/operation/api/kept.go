@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/reach/wake"
+	"github.com/parley-agents/parley/internal/work/keeper"
 )
 
 // A KeptAgent is an agent that the hub runs.

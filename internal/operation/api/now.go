@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/landing"
 	"github.com/parley-agents/parley/internal/service/usage"
+	"github.com/parley-agents/parley/internal/work/keeper"
 )
 
 // An Overview says what happens on the hub now. The page, parley watch and the notices

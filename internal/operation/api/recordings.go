@@ -7,8 +7,8 @@ import (
 	"os"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/service/handoff"
+	"github.com/parley-agents/parley/internal/work/run"
 	"github.com/parley-agents/parley/protocol/sandbox"
 )
 

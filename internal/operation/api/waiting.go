@@ -8,11 +8,11 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/federation"
-	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/reservation"
+	"github.com/parley-agents/parley/internal/work/keeper"
 	"github.com/parley-agents/parley/protocol/sandbox"
 )
 

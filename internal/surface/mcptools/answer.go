@@ -11,7 +11,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/keeper"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/coordination"
 	"github.com/parley-agents/parley/internal/operation/rpc"
@@ -23,6 +22,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/usage"
 	"github.com/parley-agents/parley/internal/shorten"
 	"github.com/parley-agents/parley/internal/strictjson"
+	"github.com/parley-agents/parley/internal/work/keeper"
 )
 
 // jsonFrame is the first member of an answer in JSON.

@@ -10,10 +10,10 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/operation/api"
-	runner "github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/shell"
 	"github.com/parley-agents/parley/internal/strictjson"
+	runner "github.com/parley-agents/parley/internal/work/run"
 	"github.com/parley-agents/parley/protocol/sandbox"
 )
 

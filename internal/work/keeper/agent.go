@@ -9,11 +9,11 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/acpguard"
 	"github.com/parley-agents/parley/internal/quota"
-	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/reach/wake"
-	"github.com/parley-agents/parley/internal/run"
+	"github.com/parley-agents/parley/internal/work/acpguard"
+	"github.com/parley-agents/parley/internal/work/fleet"
+	"github.com/parley-agents/parley/internal/work/run"
 	"github.com/parley-agents/parley/protocol/sandbox"
 )
 

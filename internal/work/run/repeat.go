@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/acpguard"
-	"github.com/parley-agents/parley/internal/reach/fleet"
+	"github.com/parley-agents/parley/internal/work/acpguard"
+	"github.com/parley-agents/parley/internal/work/fleet"
 	"github.com/parley-agents/parley/protocol/acp"
 	"github.com/parley-agents/parley/protocol/report"
 	"github.com/parley-agents/parley/protocol/sandbox"

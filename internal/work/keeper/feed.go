@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/strictjson"
+	"github.com/parley-agents/parley/internal/work/run"
 	"github.com/parley-agents/parley/protocol/acp"
 	"github.com/parley-agents/parley/protocol/acp/acpv1"
 	"github.com/parley-agents/parley/protocol/acp/acpv2"

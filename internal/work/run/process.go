@@ -6,8 +6,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/process"
-	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/stray"
+	"github.com/parley-agents/parley/internal/work/fleet"
 )
 
 // A Process identifies a process by its number and the instant that it began,

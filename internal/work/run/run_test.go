@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/reach/fleet"
-	"github.com/parley-agents/parley/internal/run"
 	"github.com/parley-agents/parley/internal/testing/hubtest"
+	"github.com/parley-agents/parley/internal/work/fleet"
+	"github.com/parley-agents/parley/internal/work/run"
 	"github.com/parley-agents/parley/protocol/acp"
 	"github.com/parley-agents/parley/protocol/acp/acpv2"
 	"github.com/parley-agents/parley/protocol/report"

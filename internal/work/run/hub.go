@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/reach/fleet"
+	"github.com/parley-agents/parley/internal/work/fleet"
 )
 
 // A Hub records runs besides the files. CodeDegraded from a method means that

@@ -24,11 +24,11 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/acpguard"
 	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/reach/evidence"
-	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/stray"
+	"github.com/parley-agents/parley/internal/work/acpguard"
+	"github.com/parley-agents/parley/internal/work/fleet"
 	"github.com/parley-agents/parley/protocol/acp"
 	"github.com/parley-agents/parley/protocol/report"
 	"github.com/parley-agents/parley/protocol/sandbox"

@@ -12,7 +12,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
-	"github.com/parley-agents/parley/internal/acpguard"
+	"github.com/parley-agents/parley/internal/work/acpguard"
 	"github.com/parley-agents/parley/protocol/acp"
 	"github.com/parley-agents/parley/protocol/sandbox"
 )

@@ -4,9 +4,9 @@ import (
 	"context"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/acpguard"
 	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/service/reservation"
+	"github.com/parley-agents/parley/internal/work/acpguard"
 	"github.com/parley-agents/parley/protocol/sandbox"
 )
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/run"
+	"github.com/parley-agents/parley/internal/work/run"
 )
 
 func TestSweep(t *testing.T) {

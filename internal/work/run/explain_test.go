@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parley-agents/parley/internal/run"
+	"github.com/parley-agents/parley/internal/work/run"
 	"github.com/parley-agents/parley/protocol/acp"
 	"github.com/parley-agents/parley/protocol/jsonrpc"
 )

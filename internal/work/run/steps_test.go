@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parley-agents/parley/internal/run"
+	"github.com/parley-agents/parley/internal/work/run"
 )
 
 // A recording tells the effect of the option that was chosen, not the word of the agent.

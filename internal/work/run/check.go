@@ -9,8 +9,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/reach/evidence"
-	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/shorten"
+	"github.com/parley-agents/parley/internal/work/fleet"
 	"github.com/parley-agents/parley/protocol/report"
 )
 

@@ -3,9 +3,9 @@ package run
 import (
 	"errors"
 
-	"github.com/parley-agents/parley/internal/acpguard"
 	"github.com/parley-agents/parley/internal/reach/cli"
-	"github.com/parley-agents/parley/internal/reach/fleet"
+	"github.com/parley-agents/parley/internal/work/acpguard"
+	"github.com/parley-agents/parley/internal/work/fleet"
 )
 
 // makeGuard returns the guard of the files that the agent changes: that of the caller, or one

@@ -10,7 +10,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/process"
-	"github.com/parley-agents/parley/internal/reach/fleet"
+	"github.com/parley-agents/parley/internal/work/fleet"
 )
 
 var testIDs = hub.NewIDs(time.Now)

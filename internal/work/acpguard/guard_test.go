@@ -16,11 +16,11 @@ import (
 	"testing/synctest"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/acpguard"
 	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/testing/goodagent"
 	"github.com/parley-agents/parley/internal/testing/plainagent"
 	"github.com/parley-agents/parley/internal/testing/storetest"
+	"github.com/parley-agents/parley/internal/work/acpguard"
 	"github.com/parley-agents/parley/protocol/acp"
 	"github.com/parley-agents/parley/protocol/sandbox"
 )

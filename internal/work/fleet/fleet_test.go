@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/testing/hubtest"
+	"github.com/parley-agents/parley/internal/work/fleet"
 	"github.com/parley-agents/parley/protocol/acp"
 	"github.com/parley-agents/parley/protocol/acp/acpv2"
 	"github.com/parley-agents/parley/protocol/jsonrpc"

@@ -9,8 +9,8 @@ import (
 	"unicode"
 
 	"github.com/parley-agents/parley/internal/plaintext"
-	"github.com/parley-agents/parley/internal/reach/fleet"
 	"github.com/parley-agents/parley/internal/shorten"
+	"github.com/parley-agents/parley/internal/work/fleet"
 	"github.com/parley-agents/parley/protocol/acp"
 	"github.com/parley-agents/parley/protocol/jsonrpc"
 )
