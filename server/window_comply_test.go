@@ -11,12 +11,12 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/parley-agents/parley/internal/desk/window"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/testing/goodagent"
 	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/internal/testing/proof"
-	"github.com/parley-agents/parley/internal/window"
 	"github.com/parley-agents/parley/internal/work/keeper"
 	"github.com/parley-agents/parley/protocol/comply"
 	"github.com/parley-agents/parley/protocol/sandbox"

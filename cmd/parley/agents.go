@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/reach/cli"
+	"github.com/parley-agents/parley/internal/desk/cli"
 )
 
 // An agentCLI is a known agent CLI, with its state on this machine.

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/launch"
+	"github.com/parley-agents/parley/internal/desk/cli"
+	"github.com/parley-agents/parley/internal/desk/launch"
 	"github.com/parley-agents/parley/internal/operation/rpc"
-	"github.com/parley-agents/parley/internal/reach/cli"
 	"github.com/parley-agents/parley/internal/vault"
 	"github.com/parley-agents/parley/server"
 )

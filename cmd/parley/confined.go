@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/internal/confine"
-	"github.com/parley-agents/parley/internal/launch"
+	"github.com/parley-agents/parley/internal/desk/launch"
 )
 
 // confinedCommand returns the command with which the hub starts the checks of repositories.

@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/briefing"
-	"github.com/parley-agents/parley/internal/connect"
-	"github.com/parley-agents/parley/internal/reach/cli"
+	"github.com/parley-agents/parley/internal/desk/briefing"
+	"github.com/parley-agents/parley/internal/desk/cli"
+	"github.com/parley-agents/parley/internal/desk/connect"
 )
 
 func (a *app) connectCommand() *cobra.Command {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/parley-agents/parley/internal/contractfile"
+	"github.com/parley-agents/parley/internal/desk/contractfile"
 	"github.com/parley-agents/parley/internal/operation/coordination"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/contractfile"
+	"github.com/parley-agents/parley/internal/desk/contractfile"
 )
 
 // TestContractFiles lets a provider and a consumer keep one contract as files in their folders.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/parley-agents/parley/internal/demo"
+	"github.com/parley-agents/parley/internal/desk/demo"
 )
 
 func (a *app) demoCommand() *cobra.Command {

@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/parley-agents/parley/internal/launch"
-	"github.com/parley-agents/parley/internal/reach/cli"
+	"github.com/parley-agents/parley/internal/desk/cli"
+	"github.com/parley-agents/parley/internal/desk/launch"
 	"github.com/parley-agents/parley/internal/work/fleet"
 )
 

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/internal/reach/cli"
+	"github.com/parley-agents/parley/internal/desk/cli"
 	"github.com/parley-agents/parley/internal/shell"
 	"github.com/parley-agents/parley/internal/testing/acptest"
 	"github.com/parley-agents/parley/internal/work/run"

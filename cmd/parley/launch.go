@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/connect"
-	"github.com/parley-agents/parley/internal/launch"
+	"github.com/parley-agents/parley/internal/desk/cli"
+	"github.com/parley-agents/parley/internal/desk/connect"
+	"github.com/parley-agents/parley/internal/desk/launch"
 	"github.com/parley-agents/parley/internal/operation/rpc"
-	"github.com/parley-agents/parley/internal/reach/cli"
 )
 
 // A launching is one call of launch.

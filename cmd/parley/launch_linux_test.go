@@ -20,8 +20,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/launch"
-	"github.com/parley-agents/parley/internal/reach/cli"
+	"github.com/parley-agents/parley/internal/desk/cli"
+	"github.com/parley-agents/parley/internal/desk/launch"
 )
 
 // fakeCLI puts a program with the name of a CLI on a PATH. It tells its arguments and

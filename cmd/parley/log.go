@@ -10,11 +10,11 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/internal/desk/watch"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/shorten"
-	"github.com/parley-agents/parley/internal/watch"
 )
 
 // A conversation prints messages as a person reads a chat: one line each, oldest first.

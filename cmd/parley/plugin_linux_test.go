@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parley-agents/parley/internal/reach/cli"
+	"github.com/parley-agents/parley/internal/desk/cli"
 	"github.com/parley-agents/parley/internal/testing/acptest"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/parley-agents/parley/internal/osservice"
+	"github.com/parley-agents/parley/internal/desk/osservice"
 )
 
 // A service is the hub of one home as a service of the user.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parley-agents/parley/internal/connect"
-	"github.com/parley-agents/parley/internal/osservice"
+	"github.com/parley-agents/parley/internal/desk/connect"
+	"github.com/parley-agents/parley/internal/desk/osservice"
 )
 
 // A desktop is a user with a systemctl that records its calls and starts nothing.

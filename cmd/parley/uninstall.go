@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/connect"
-	"github.com/parley-agents/parley/internal/guard"
-	"github.com/parley-agents/parley/internal/launch"
-	"github.com/parley-agents/parley/internal/reach/cli"
+	"github.com/parley-agents/parley/internal/desk/cli"
+	"github.com/parley-agents/parley/internal/desk/connect"
+	"github.com/parley-agents/parley/internal/desk/guard"
+	"github.com/parley-agents/parley/internal/desk/launch"
 )
 
 func (a *app) uninstallCommand() *cobra.Command {

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/parley-agents/parley/internal/up"
+	"github.com/parley-agents/parley/internal/desk/up"
 )
 
 func TestUp(t *testing.T) {

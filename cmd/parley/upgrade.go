@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/upgrade"
+	"github.com/parley-agents/parley/internal/desk/upgrade"
 )
 
 // download is the address below which releases are; it is set when a release is built.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/parley-agents/parley/internal/watch"
+	"github.com/parley-agents/parley/internal/desk/watch"
 )
 
 func (a *app) watchCommand() *cobra.Command {

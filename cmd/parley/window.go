@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/desk/window"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/process"
-	"github.com/parley-agents/parley/internal/window"
 	"github.com/parley-agents/parley/internal/work/fleet"
 )
 

@@ -36,7 +36,7 @@ var layers = map[string][]string{
 	"internal/shorten":    {},
 	"internal/nearest":    {},
 	"internal/pattern":    {}, // regular expressions that a start of the program does not compile
-	"internal/quota":      {}, // hooks, transcripts and kept agents know an empty account by one table
+	"internal/desk/quota": {}, // hooks, transcripts and kept agents know an empty account by one table
 	"internal/plaintext":  {}, // every surface, and every text for people and models, cleans by one table
 	"internal/diff3":      {}, // the merge of texts; the artifacts of teams need it
 	"internal/stray":      {},
@@ -47,21 +47,21 @@ var layers = map[string][]string{
 	"internal/git":        {},                 // git without the programs that a repository names; evidence, runs and the demo use it
 	"internal/hubgit":     {"internal/git"},   // the hub's copies of repositories; checks and landings use it
 
-	"internal/checkfile":  {"hub", "internal/digest", "internal/strictyaml"}, // the checks of a repository's own file: the service that trusts them and "parley up" read them alike
-	"internal/strictyaml": {"hub"},                                           // the configuration and files of agents; one owner of the YAML module
+	"internal/desk/checkfile": {"hub", "internal/digest", "internal/strictyaml"}, // the checks of a repository's own file: the service that trusts them and "parley up" read them alike
+	"internal/strictyaml":     {"hub"},                                           // the configuration and files of agents; one owner of the YAML module
 
 	// The domain, and what stands beside it for other people too.
-	"internal/digest":   {}, // hashes of nouns, of the hub and of coordination
-	"hub/actions":       {}, // the words of the journal
-	"hub/coord":         {"internal/digest"},
-	"hub":               {"hub/actions", "hub/coord", "internal/digest"},
-	"hub/schema":        {"hub"},
-	"internal/briefing": {"hub"},                                  // the text for every agent: the tools, the launch and connect give it
-	"channel":           {"hub"},                                  // the interface of a delivery channel: others write channels, so it is public and needs nothing else
-	"protocol/jsonrpc":  {"internal/strictjson", "internal/tail"}, // names that differ in case only, JSON without HTML escapes; the end of standard error
-	"protocol/sandbox":  {"internal/tail"},                        // the end of a command's output
-	"protocol/report":   {"internal/shorten"},
-	"compat":            {}, // is a new version of a schema compatible: others import it, so it needs no hub
+	"internal/digest":        {}, // hashes of nouns, of the hub and of coordination
+	"hub/actions":            {}, // the words of the journal
+	"hub/coord":              {"internal/digest"},
+	"hub":                    {"hub/actions", "hub/coord", "internal/digest"},
+	"hub/schema":             {"hub"},
+	"internal/desk/briefing": {"hub"},                                  // the text for every agent: the tools, the launch and connect give it
+	"channel":                {"hub"},                                  // the interface of a delivery channel: others write channels, so it is public and needs nothing else
+	"protocol/jsonrpc":       {"internal/strictjson", "internal/tail"}, // names that differ in case only, JSON without HTML escapes; the end of standard error
+	"protocol/sandbox":       {"internal/tail"},                        // the end of a command's output
+	"protocol/report":        {"internal/shorten"},
+	"compat":                 {}, // is a new version of a schema compatible: others import it, so it needs no hub
 
 	// The Agent Client Protocol.
 	"protocol/acp/internal/wire": {},
@@ -105,12 +105,12 @@ var layers = map[string][]string{
 	"internal/engine/bus":      {"hub"},
 
 	// How a hub goes out.
-	"internal/reach/cli":      {"hub", "protocol/sandbox", "internal/briefing", "internal/effects", "internal/nearest", "internal/quota"},            // sandbox: the mode of each CLI for each policy; briefing: the text that each is given; effects: the files of patches
+	"internal/desk/cli":       {"hub", "protocol/sandbox", "internal/desk/briefing", "internal/effects", "internal/nearest", "internal/desk/quota"},  // sandbox: the mode of each CLI for each policy; briefing: the text that each is given; effects: the files of patches
 	"internal/reach/evidence": {"hub", "protocol/report", "internal/diff3", "internal/effects", "internal/git", "internal/shorten", "internal/tail"}, // reports whose claims it checks; merges of commits from before; the pathspecs of reservations; the end of a command's output
 
-	"internal/reach/forge":      {"hub", "internal/shorten"},                                                                                     // webhooks and APIs of code hosts
-	"internal/reach/transcript": {"hub"},                                                                                                         // usage in the files of CLIs; what a line says is in cli
-	"internal/reach/workshop":   {"protocol/sandbox", "internal/confine", "internal/git", "internal/process", "internal/stray", "internal/tail"}, // sandbox: the variables that hold no key
+	"internal/reach/forge":     {"hub", "internal/shorten"},                                                                                     // webhooks and APIs of code hosts
+	"internal/desk/transcript": {"hub"},                                                                                                         // usage in the files of CLIs; what a line says is in cli
+	"internal/reach/workshop":  {"protocol/sandbox", "internal/confine", "internal/git", "internal/process", "internal/stray", "internal/tail"}, // sandbox: the variables that hold no key
 
 	"internal/work/fleet":    {"hub", "protocol/acp", "protocol/acp/acpv2", "protocol/report", "protocol/sandbox"},
 	"internal/reach/peer":    {"hub", "internal/federation", "internal/shorten", "internal/strictjson"},
@@ -127,11 +127,11 @@ var layers = map[string][]string{
 	"internal/service/peers":        {"hub", "internal/federation", "internal/vault"},
 	"internal/service/callers":      {"hub", "internal/handshake", "internal/vault"}, // declares what it needs of keys and peers
 	"internal/service/journal":      {"hub"},
-	"internal/service/records":      {"hub", "internal/durable", "internal/shape"},                      // envelopes in files are read as strictly as those that come in
-	"internal/service/check":        {"hub", "internal/checkfile", "internal/effects", "internal/tail"}, // effects: pathspecs; declares what it needs of repositories and of the runner
-	"internal/service/contract":     {"hub", "internal/federation", "internal/digest", "compat"},        // digest: names of pairs of contents
-	"internal/service/deliberation": {"hub"},                                                            // declares what it needs of the mailroom
-	"internal/service/event":        {"hub", "internal/shorten"},                                        // declares what it needs of the mailroom and the vault
+	"internal/service/records":      {"hub", "internal/durable", "internal/shape"},                           // envelopes in files are read as strictly as those that come in
+	"internal/service/check":        {"hub", "internal/desk/checkfile", "internal/effects", "internal/tail"}, // effects: pathspecs; declares what it needs of repositories and of the runner
+	"internal/service/contract":     {"hub", "internal/federation", "internal/digest", "compat"},             // digest: names of pairs of contents
+	"internal/service/deliberation": {"hub"},                                                                 // declares what it needs of the mailroom
+	"internal/service/event":        {"hub", "internal/shorten"},                                             // declares what it needs of the mailroom and the vault
 	"internal/service/folder":       {"hub", "internal/durable"},
 	"internal/service/handoff":      {"hub", "internal/shape", "internal/strictjson"},
 	"internal/service/landing":      {"hub", "internal/shorten", "internal/tail"},                                                                 // declares what it needs of git, checks, contracts, handoffs and the mailroom
@@ -162,7 +162,7 @@ var layers = map[string][]string{
 	"internal/surface/intake":         {"hub", "internal/reach/forge", "internal/service/event"}, // webhooks: signatures and forms of vendors
 	"internal/operation/coordination": {"hub", "compat", "internal/federation", "internal/shorten", "internal/strictjson", "internal/operation/rpc", "internal/service/callers", "internal/service/contract", "internal/service/keys", "internal/service/peers"},
 	"internal/surface/mcptools": {
-		"hub", "protocol/jsonrpc", "internal/briefing", "internal/work/keeper", "internal/shorten", "internal/spans", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/service/deliberation", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team", "internal/service/usage",
+		"hub", "protocol/jsonrpc", "internal/desk/briefing", "internal/work/keeper", "internal/shorten", "internal/spans", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/service/deliberation", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team", "internal/service/usage",
 	},
 
 	// Pages read and change by the tables alone; the packages below them are for the
@@ -179,10 +179,10 @@ var layers = map[string][]string{
 
 	// A run from start to verdict, and its files: it starts the agent and checks the
 	// report, so it stands above both. It declares the hub that it needs.
-	"internal/work/run": {"hub", "internal/work/acpguard", "protocol/acp", "protocol/acp/acpv1", "protocol/acp/acpv2", "protocol/jsonrpc", "protocol/report", "protocol/sandbox", "internal/durable", "internal/git", "internal/process", "internal/shorten", "internal/stray", "internal/strictjson", "internal/reach/cli", "internal/reach/evidence", "internal/work/fleet"}, // cli: the mode of each agent for each policy
+	"internal/work/run": {"hub", "internal/work/acpguard", "protocol/acp", "protocol/acp/acpv1", "protocol/acp/acpv2", "protocol/jsonrpc", "protocol/report", "protocol/sandbox", "internal/durable", "internal/git", "internal/process", "internal/shorten", "internal/stray", "internal/strictjson", "internal/desk/cli", "internal/reach/evidence", "internal/work/fleet"}, // cli: the mode of each agent for each policy
 
 	// Agents that the hub runs: each turn is a run, each agent a waiter of the wake machine.
-	"internal/work/keeper": {"hub", "internal/work/acpguard", "protocol/acp", "protocol/acp/acpv1", "protocol/acp/acpv2", "channel", "protocol/jsonrpc", "protocol/report", "protocol/sandbox", "internal/quota", "internal/shorten", "internal/spans", "internal/reach/cli", "internal/work/fleet", "internal/reach/wake", "internal/work/run", "internal/service/reservation", "internal/service/roots"}, // roots: the folders that hold the hub's keys; cli: agents whose permissions are not refused; reservation: the types of questions about files
+	"internal/work/keeper": {"hub", "internal/work/acpguard", "protocol/acp", "protocol/acp/acpv1", "protocol/acp/acpv2", "channel", "protocol/jsonrpc", "protocol/report", "protocol/sandbox", "internal/desk/quota", "internal/shorten", "internal/spans", "internal/desk/cli", "internal/work/fleet", "internal/reach/wake", "internal/work/run", "internal/service/reservation", "internal/service/roots"}, // roots: the folders that hold the hub's keys; cli: agents whose permissions are not refused; reservation: the types of questions about files
 
 	// What puts it together, and the command.
 	"server": { // shape: the package of a handoff says whose review its work needs; cli and transcript: the usage in the files that a hook names
@@ -190,34 +190,34 @@ var layers = map[string][]string{
 		"internal/service/attention", "internal/service/callers", "internal/service/contract", "internal/service/deliberation", "internal/service/folder", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/metrics", "internal/service/peers",
 		"internal/reach/forge", "internal/service/event", "internal/service/schedule", "internal/surface/intake",
 		"internal/git", "internal/hubgit", "internal/reach/workshop", "internal/service/check", "internal/service/continuation", "internal/service/landing", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/service/usage", "internal/shape", "internal/vault",
-		"channel", "internal/work/acpguard", "internal/work/keeper", "internal/process", "internal/work/run", "internal/reach/cli", "internal/reach/transcript", "internal/work/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/wake",
+		"channel", "internal/work/acpguard", "internal/work/keeper", "internal/process", "internal/work/run", "internal/desk/cli", "internal/desk/transcript", "internal/work/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/wake",
 		"internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin", "internal/spans",
 	},
 	// The view of a hub in a terminal: a client of the tables, as every command.
-	"internal/watch": {"hub", "internal/service/attention", "internal/service/handoff", "internal/service/mailroom", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination"},
+	"internal/desk/watch": {"hub", "internal/service/attention", "internal/service/handoff", "internal/service/mailroom", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination"},
 	// The windows of editors on kept agents.
-	"internal/window": {"hub", "protocol/acp", "protocol/acp/acpv1", "protocol/acp/acpv2", "protocol/jsonrpc", "internal/work/keeper", "internal/operation/api", "internal/operation/rpc"}, // keeper: the types of events
+	"internal/desk/window": {"hub", "protocol/acp", "protocol/acp/acpv1", "protocol/acp/acpv2", "protocol/jsonrpc", "internal/work/keeper", "internal/operation/api", "internal/operation/rpc"}, // keeper: the types of events
 	// The demos use a hub as every program can: the server and the typed client.
-	"internal/demo": {"protocol/acp", "protocol/acp/acpv2", "compat", "hub", "internal/federation", "internal/git", "internal/work/keeper", "protocol/sandbox", "server", "internal/service/contract", "internal/service/reservation", "internal/service/team", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination"},
+	"internal/desk/demo": {"protocol/acp", "protocol/acp/acpv2", "compat", "hub", "internal/federation", "internal/git", "internal/work/keeper", "protocol/sandbox", "server", "internal/service/contract", "internal/service/reservation", "internal/service/team", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination"},
 	// Programs behind commands. They print nothing and call the hub as every client does.
-	"internal/osservice": {"hub", "internal/durable", "server"}, // server: whether a hub runs in a home, and how long its end takes
-	"internal/upgrade":   {"hub", "internal/durable"},           // another release in the place of the program
-	"internal/connect":   {"hub", "internal/durable", "internal/shell", "internal/reach/cli", "internal/operation/api", "internal/operation/rpc", "server"},
-	"internal/guard":     {"hub", "internal/durable", "internal/effects", "internal/git", "internal/shell", "internal/reach/cli", "internal/service/reservation"}, // reservation: the types of questions and answers
-	"internal/launch": { // above connect, which writes the entries of a CLI that takes none by flags; above guard, which one hook process asks beside the report
-		"hub", "channel", "internal/briefing", "internal/connect", "internal/durable", "internal/guard", "internal/process", "internal/quota", "internal/reach/cli", "internal/work/fleet", "internal/reach/wake",
-		"internal/reach/transcript", "internal/service/reservation", "internal/service/usage", "internal/operation/api", "internal/operation/rpc", // usage: the form of reports
+	"internal/desk/osservice": {"hub", "internal/durable", "server"}, // server: whether a hub runs in a home, and how long its end takes
+	"internal/desk/upgrade":   {"hub", "internal/durable"},           // another release in the place of the program
+	"internal/desk/connect":   {"hub", "internal/durable", "internal/shell", "internal/desk/cli", "internal/operation/api", "internal/operation/rpc", "server"},
+	"internal/desk/guard":     {"hub", "internal/durable", "internal/effects", "internal/git", "internal/shell", "internal/desk/cli", "internal/service/reservation"}, // reservation: the types of questions and answers
+	"internal/desk/launch": { // above connect, which writes the entries of a CLI that takes none by flags; above guard, which one hook process asks beside the report
+		"hub", "channel", "internal/desk/briefing", "internal/desk/connect", "internal/durable", "internal/desk/guard", "internal/process", "internal/desk/quota", "internal/desk/cli", "internal/work/fleet", "internal/reach/wake",
+		"internal/desk/transcript", "internal/service/reservation", "internal/service/usage", "internal/operation/api", "internal/operation/rpc", // usage: the form of reports
 	},
-	"internal/up":           {"hub", "internal/checkfile", "internal/work/keeper", "internal/reach/cli", "internal/service/team", "internal/strictyaml", "internal/operation/api", "internal/operation/rpc", "protocol/sandbox"}, // keeper, team and sandbox: the types of parameters
-	"internal/contractfile": {"compat", "hub", "internal/service/contract", "internal/strictyaml", "internal/operation/coordination", "internal/operation/rpc"},                                                                  // contract: the types of parameters
+	"internal/desk/up":           {"hub", "internal/desk/checkfile", "internal/work/keeper", "internal/desk/cli", "internal/service/team", "internal/strictyaml", "internal/operation/api", "internal/operation/rpc", "protocol/sandbox"}, // keeper, team and sandbox: the types of parameters
+	"internal/desk/contractfile": {"compat", "hub", "internal/service/contract", "internal/strictyaml", "internal/operation/coordination", "internal/operation/rpc"},                                                                      // contract: the types of parameters
 	// Services for the results that commands print (access: profiles of agents).
 	"cmd/parley": {
-		"hub", "internal/contact", "internal/federation", "hub/schema", "server", "internal/connect", "internal/contractfile", "internal/demo", "internal/guard", "internal/launch", "internal/osservice", "internal/strictyaml", "internal/up", "internal/upgrade", "internal/watch", "internal/durable", "internal/shape", "internal/reach/cli", "internal/service/attention", "internal/service/check", "internal/service/continuation", "internal/service/event", "internal/service/landing", "internal/service/metrics", "internal/service/schedule", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/reservation", "internal/service/signin", "internal/service/team", "internal/service/usage",
+		"hub", "internal/contact", "internal/federation", "hub/schema", "server", "internal/desk/connect", "internal/desk/contractfile", "internal/desk/demo", "internal/desk/guard", "internal/desk/launch", "internal/desk/osservice", "internal/strictyaml", "internal/desk/up", "internal/desk/upgrade", "internal/desk/watch", "internal/durable", "internal/shape", "internal/desk/cli", "internal/service/attention", "internal/service/check", "internal/service/continuation", "internal/service/event", "internal/service/landing", "internal/service/metrics", "internal/service/schedule", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/reservation", "internal/service/signin", "internal/service/team", "internal/service/usage",
 		"internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/surface/mcptools", "protocol/report", "compat", "protocol/acp", "protocol/comply", "protocol/comply/client", "protocol/comply/fixture", "protocol/comply/model", "protocol/comply/rules", "protocol/jsonrpc", "protocol/sandbox",
-		"internal/work/acpguard", "internal/confine", "internal/work/run", "internal/work/keeper", "internal/window", "internal/work/fleet", "internal/vault", // the look of an operator's key
+		"internal/work/acpguard", "internal/confine", "internal/work/run", "internal/work/keeper", "internal/desk/window", "internal/work/fleet", "internal/vault", // the look of an operator's key
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe, and the words of its configuration; the report of a test
-		"internal/git",                                                 // the commits of can-merge
-		"internal/process", "internal/reach/wake", "internal/briefing", // hubs that outlive a command; the results of wakes; the line that connect writes
+		"internal/git",                                                      // the commits of can-merge
+		"internal/process", "internal/reach/wake", "internal/desk/briefing", // hubs that outlive a command; the results of wakes; the line that connect writes
 	},
 
 	// Programs to read and to copy from.
@@ -258,7 +258,7 @@ var layers = map[string][]string{
 	"scripts/keptclient":  {"hub", "internal/work/keeper", "internal/operation/api", "internal/operation/rpc", "protocol/sandbox", "server"},
 	"scripts/goodagent":   {"internal/testing/goodagent", "internal/testing/plainagent"},
 	"scripts/prices":      {},
-	"scripts/plugins":     {"internal/briefing"}, // the rules for every agent, in the skill
+	"scripts/plugins":     {"internal/desk/briefing"}, // the rules for every agent, in the skill
 	"scripts/mutants":     {"protocol/comply", "internal/testing/goodagent", "internal/testing/proof"},
 	"scripts/recording":   {},
 	"scripts/release":     {},
@@ -269,7 +269,7 @@ var layers = map[string][]string{
 var owners = map[string][]string{
 	"github.com/ncruces/go-sqlite3":            {"internal/engine/sqlite", "internal/testing/storetest"},
 	"github.com/jackc/pgx/v5":                  {"internal/engine/postgres", "internal/testing/pgtest"},
-	"github.com/gofrs/flock":                   {"internal/engine/sqlite", "internal/work/keeper", "internal/launch", "internal/upgrade"},
+	"github.com/gofrs/flock":                   {"internal/engine/sqlite", "internal/work/keeper", "internal/desk/launch", "internal/desk/upgrade"},
 	"github.com/landlock-lsm/go-landlock":      {"internal/confine"},
 	"github.com/aymanbagabas/go-udiff":         {"internal/surface/web"},
 	"github.com/modelcontextprotocol/go-sdk":   {"internal/surface/mcptools"},
@@ -281,10 +281,10 @@ var owners = map[string][]string{
 	"go.opentelemetry.io/otel":                 {"internal/spans"},
 	"go.opentelemetry.io/proto/otlp":           {"internal/spans"},
 	"google.golang.org/protobuf":               {"internal/spans"}, // the form in which the modules above send
-	"github.com/tailscale/hujson":              {"internal/reach/cli"},
-	"github.com/coder/websocket":               {"internal/reach/gateway", "internal/reach/cli", "internal/testing/gatewaytest"},
-	"charm.land/bubbletea/v2":                  {"internal/watch"},
-	"github.com/charmbracelet/x/ansi":          {"internal/watch"}, // the width of text, as the module above measures it
+	"github.com/tailscale/hujson":              {"internal/desk/cli"},
+	"github.com/coder/websocket":               {"internal/reach/gateway", "internal/desk/cli", "internal/testing/gatewaytest"},
+	"charm.land/bubbletea/v2":                  {"internal/desk/watch"},
+	"github.com/charmbracelet/x/ansi":          {"internal/desk/watch"}, // the width of text, as the module above measures it
 	"github.com/spf13/cobra":                   {"cmd/parley"},
 	"mvdan.cc/sh/v3":                           {"internal/effects"},
 	"go.yaml.in/yaml/v3":                       {"internal/strictyaml", "compat"}, // compat must not depend on a hub, and reads values of any form

@@ -10,7 +10,7 @@
 // writes nothing.
 //
 // It is tested here on a real store, and through a hub by the tests of internal/operation/api,
-// internal/surface/web, internal/watch, server and the scripts of cmd/parley.
+// internal/surface/web, internal/desk/watch, server and the scripts of cmd/parley.
 package attention
 
 import (

@@ -13,7 +13,7 @@
 // what was stored, with estimates by the table of prices.go for calls without a stated cost;
 // budget.go compares the sums with the budgets and says which agents must not begin a turn.
 //
-// The package reads no transcripts and stops no agents: internal/reach/transcript reads, and the
+// The package reads no transcripts and stops no agents: internal/desk/transcript reads, and the
 // wake machine, the keeper and the guard ask [Service.Blocked]. It is tested here and through a hub in
 // package server.
 package usage

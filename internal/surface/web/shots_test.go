@@ -17,7 +17,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/demo"
+	"github.com/parley-agents/parley/internal/desk/demo"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/server"
 )

@@ -9,7 +9,7 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/quota"
+	"github.com/parley-agents/parley/internal/desk/quota"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/work/acpguard"
 	"github.com/parley-agents/parley/internal/work/fleet"

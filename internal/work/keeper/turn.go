@@ -11,8 +11,8 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/desk/quota"
 	"github.com/parley-agents/parley/internal/plaintext"
-	"github.com/parley-agents/parley/internal/quota"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/shorten"
 	"github.com/parley-agents/parley/internal/spans"

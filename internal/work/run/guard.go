@@ -3,7 +3,7 @@ package run
 import (
 	"errors"
 
-	"github.com/parley-agents/parley/internal/reach/cli"
+	"github.com/parley-agents/parley/internal/desk/cli"
 	"github.com/parley-agents/parley/internal/work/acpguard"
 	"github.com/parley-agents/parley/internal/work/fleet"
 )
