@@ -12,7 +12,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/git"
-	"github.com/parley-agents/parley/internal/hubgit"
+	"github.com/parley-agents/parley/internal/reach/clone"
 	"github.com/parley-agents/parley/internal/reach/evidence"
 	"github.com/parley-agents/parley/internal/reach/workshop"
 	"github.com/parley-agents/parley/internal/service/check"
@@ -49,7 +49,7 @@ func (s *Server) openChecks(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("server: open the workshop of checks: %w", err)
 	}
-	s.copies, err = hubgit.Open(filepath.Join(s.opts.Home, copiesDir))
+	s.copies, err = clone.Open(filepath.Join(s.opts.Home, copiesDir))
 	if err != nil {
 		return fmt.Errorf("server: open the copies of repositories: %w", err)
 	}
@@ -126,7 +126,7 @@ func (r repositories) Find(ctx context.Context, folder string) (hub.Repository, 
 }
 
 // copyOf returns the hub's copy of the repository around a folder that is under a root.
-func (r repositories) copyOf(ctx context.Context, folder string) (*hubgit.Copy, error) {
+func (r repositories) copyOf(ctx context.Context, folder string) (*clone.Copy, error) {
 	if _, err := r.Find(ctx, folder); err != nil {
 		return nil, err
 	}
@@ -140,12 +140,12 @@ func gitError(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, hubgit.ErrNoCommit):
-		if known, ok := errors.AsType[*hubgit.Error](err); ok && known.Detail != "" {
+	case errors.Is(err, clone.ErrNoCommit):
+		if known, ok := errors.AsType[*clone.Error](err); ok && known.Detail != "" {
 			return hub.Errorf(hub.CodeNotFound, op, "no branch or commit named %.100q in %s", strings.TrimPrefix(known.Detail, "refs/heads/"), known.Folder)
 		}
 		return hub.Errorf(hub.CodeNotFound, op, "%w", err)
-	case errors.Is(err, hubgit.ErrNoRepository), errors.Is(err, hubgit.ErrUnsafe), errors.Is(err, hubgit.ErrIncomplete), errors.Is(err, hubgit.ErrName):
+	case errors.Is(err, clone.ErrNoRepository), errors.Is(err, clone.ErrUnsafe), errors.Is(err, clone.ErrIncomplete), errors.Is(err, clone.ErrName):
 		return hub.Errorf(hub.CodeInvalid, op, "%w", err)
 	}
 	return err
@@ -179,7 +179,7 @@ func (r repositories) Changes(ctx context.Context, folder, old, new string) ([]h
 	changes, err := c.Difference(ctx, old, new)
 	out := []hub.CommitChange{}
 	for _, ch := range changes {
-		change := hub.CommitChange{Path: ch.Path, Trivial: ch.Trivial != hubgit.NotTrivial}
+		change := hub.CommitChange{Path: ch.Path, Trivial: ch.Trivial != clone.NotTrivial}
 		change.Was, change.Is = ch.Contents()
 		out = append(out, change)
 	}
@@ -200,7 +200,7 @@ func (r repositories) Within(ctx context.Context, folder, commit, of string) (bo
 }
 
 // isAncestor reports whether a commit of a copy is another one or an ancestor of it.
-func isAncestor(ctx context.Context, c *hubgit.Copy, commit, of string) (bool, error) {
+func isAncestor(ctx context.Context, c *clone.Copy, commit, of string) (bool, error) {
 	if commit == of {
 		return true, nil
 	}
@@ -252,7 +252,7 @@ func (r repositories) OnTarget(ctx context.Context, folder, commit string) (bool
 
 // targets returns the heads of the branches that work lands in, in the copy of a repository: those
 // with a landing policy or, without one, the default branch.
-func (r repositories) targets(ctx context.Context, folder string) (c *hubgit.Copy, heads []string, err error) {
+func (r repositories) targets(ctx context.Context, folder string) (c *clone.Copy, heads []string, err error) {
 	repo, err := r.Find(ctx, folder)
 	if err != nil {
 		return nil, nil, err
@@ -280,7 +280,7 @@ func (r repositories) targets(ctx context.Context, folder string) (c *hubgit.Cop
 
 	for _, branch := range branches {
 		head, err := c.Head(ctx, branch)
-		if branch == "" || errors.Is(err, hubgit.ErrNoCommit) {
+		if branch == "" || errors.Is(err, clone.ErrNoCommit) {
 			continue
 		}
 		if err != nil {

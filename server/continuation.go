@@ -10,7 +10,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/desk/cli"
-	"github.com/parley-agents/parley/internal/hubgit"
+	"github.com/parley-agents/parley/internal/reach/clone"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/continuation"
 	"github.com/parley-agents/parley/internal/service/reservation"
@@ -45,7 +45,7 @@ const keptRefs = "refs/parley/"
 
 // copyOf returns the copy of the repository around a folder that is under a root, or in which the
 // hub runs an agent.
-func (t rescueTrees) copyOf(ctx context.Context, folder string) (*hubgit.Copy, error) {
+func (t rescueTrees) copyOf(ctx context.Context, folder string) (*clone.Copy, error) {
 	if _, err := repositories(t).Find(ctx, folder); err != nil && !t.s.runsIn(ctx, folder) {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (s *Server) runsIn(ctx context.Context, folder string) bool {
 
 // rescueError returns an error of a copy with the code of its cause.
 func rescueError(err error) error {
-	if errors.Is(err, hubgit.ErrTooLarge) {
+	if errors.Is(err, clone.ErrTooLarge) {
 		return hub.Errorf(hub.CodeTooLarge, "server.Rescue", "%w", err)
 	}
 	return gitError(err)

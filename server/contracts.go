@@ -9,7 +9,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
-	"github.com/parley-agents/parley/internal/hubgit"
+	"github.com/parley-agents/parley/internal/reach/clone"
 	"github.com/parley-agents/parley/internal/service/check"
 	"github.com/parley-agents/parley/internal/service/contract"
 )
@@ -66,7 +66,7 @@ func (c contractRepositories) Target(ctx context.Context, r hub.Repository) (con
 		return contract.Commit{}, err
 	}
 	got, err := copied.Fetch(ctx, heads[0])
-	if errors.Is(err, hubgit.ErrNoCommit) {
+	if errors.Is(err, clone.ErrNoCommit) {
 		return contract.Commit{}, nil
 	}
 	return contract.Commit{ID: got.ID, Tree: got.Tree}, gitError(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/git"
-	"github.com/parley-agents/parley/internal/hubgit"
+	"github.com/parley-agents/parley/internal/reach/clone"
 	"github.com/parley-agents/parley/internal/service/check"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/landing"
@@ -90,7 +90,7 @@ func (g landingGit) Merge(ctx context.Context, repository string, onto, change l
 	if err != nil {
 		return landing.Merge{}, err
 	}
-	got, err := c.Merge(ctx, hubgit.Commit(onto), hubgit.Commit(change), message)
+	got, err := c.Merge(ctx, clone.Commit(onto), clone.Commit(change), message)
 	return mergeOf(got), gitError(err)
 }
 
@@ -100,12 +100,12 @@ func (g landingGit) Revert(ctx context.Context, repository string, onto landing.
 	if err != nil {
 		return landing.Merge{}, err
 	}
-	got, err := c.Revert(ctx, hubgit.Commit(onto), merged, message)
+	got, err := c.Revert(ctx, clone.Commit(onto), merged, message)
 	return mergeOf(got), gitError(err)
 }
 
 // mergeOf returns a merge of a copy in the form of the queue.
-func mergeOf(m hubgit.Merge) landing.Merge {
+func mergeOf(m clone.Merge) landing.Merge {
 	out := landing.Merge{Commit: landing.Commit(m.Commit)}
 	for _, c := range m.Conflicts {
 		out.Conflicts = append(out.Conflicts, landing.Conflict{Path: c.Path, Base: contentOf(c.Base), Ours: contentOf(c.Ours), Theirs: contentOf(c.Theirs)})
@@ -114,7 +114,7 @@ func mergeOf(m hubgit.Merge) landing.Merge {
 }
 
 // contentOf returns the text of one side of a conflict.
-func contentOf(t *hubgit.Text) string {
+func contentOf(t *clone.Text) string {
 	switch {
 	case t == nil:
 		return ""
@@ -133,7 +133,7 @@ func (g landingGit) Forward(ctx context.Context, repository, branch, from, to st
 		return landing.Forwarding{}, err
 	}
 	got, err := c.Forward(ctx, branch, from, to)
-	if errors.Is(err, hubgit.ErrMoved) || errors.Is(err, hubgit.ErrNotForward) {
+	if errors.Is(err, clone.ErrMoved) || errors.Is(err, clone.ErrNotForward) {
 		return landing.Forwarding{Stale: true}, nil
 	}
 	if err != nil {
@@ -173,7 +173,7 @@ func (g landingGit) Change(ctx context.Context, repository, target, commit strin
 
 // authorsOf returns the names of the authors and committers of the commits after a base, and those in
 // their trailers. Trailers that agent CLIs write by themselves have addresses that take no mail.
-func authorsOf(ctx context.Context, c *hubgit.Copy, base, commit string) (out []string, err error) {
+func authorsOf(ctx context.Context, c *clone.Copy, base, commit string) (out []string, err error) {
 	list, err := c.Output(ctx, maxOutput, "log", "--format=%an%n%cn%n%(trailers:only,unfold,valueonly)", base+".."+commit)
 	for line := range strings.Lines(list) {
 		name, address, hasAddress := strings.Cut(strings.TrimSpace(line), "<")

@@ -11,9 +11,9 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/internal/git"
-	"github.com/parley-agents/parley/internal/hubgit"
 	"github.com/parley-agents/parley/internal/pattern"
 	"github.com/parley-agents/parley/internal/plaintext"
+	"github.com/parley-agents/parley/internal/reach/clone"
 	"github.com/parley-agents/parley/internal/service/landing"
 )
 
@@ -35,7 +35,7 @@ type oddness struct {
 
 // differenceOf returns the difference between two commits of a copy as a reviewer reads it: a list of the
 // files that its text does not show as they are, and the text.
-func (g landingGit) differenceOf(ctx context.Context, c *hubgit.Copy, repository, from, to string, most int) (out landing.Patch, err error) {
+func (g landingGit) differenceOf(ctx context.Context, c *clone.Copy, repository, from, to string, most int) (out landing.Patch, err error) {
 	text, isCut, err := c.Patch(ctx, from, to, most)
 	if err != nil {
 		return out, gitError(err)
@@ -73,7 +73,7 @@ func listOf(files []oddness, named []string) string {
 
 // oddnesses returns the binary, vendored and generated files of a difference, with their sizes and
 // digests, and names the links to commits that are not known here.
-func (g landingGit) oddnesses(ctx context.Context, c *hubgit.Copy, repository, from, to string) (files []oddness, named []string, err error) {
+func (g landingGit) oddnesses(ctx context.Context, c *clone.Copy, repository, from, to string) (files []oddness, named []string, err error) {
 	deltas, err := c.Deltas(ctx, from, to)
 	if err != nil {
 		return nil, nil, gitError(err)
@@ -132,7 +132,7 @@ func isGenerated(name string) bool {
 }
 
 // markedFiles returns the changed files that say that a program wrote them.
-func markedFiles(ctx context.Context, c *hubgit.Copy, commit string, deltas []hubgit.Delta) (map[string]bool, error) {
+func markedFiles(ctx context.Context, c *clone.Copy, commit string, deltas []clone.Delta) (map[string]bool, error) {
 	out := map[string]bool{}
 	args := []string{"--literal-pathspecs", "grep", "-l", "-z", "-I", "-E", "^(// |# |/\\* )?(Code generated .* DO NOT EDIT|@generated)", commit, "--"}
 	for _, d := range deltas[:min(len(deltas), maxMarkedFiles)] {
@@ -155,7 +155,7 @@ func markedFiles(ctx context.Context, c *hubgit.Copy, commit string, deltas []hu
 }
 
 // sizes sets the sizes of the contents of files.
-func sizes(ctx context.Context, c *hubgit.Copy, files []oddness) error {
+func sizes(ctx context.Context, c *clone.Copy, files []oddness) error {
 	if len(files) == 0 {
 		return nil
 	}
@@ -176,7 +176,7 @@ func sizes(ctx context.Context, c *hubgit.Copy, files []oddness) error {
 
 // knowsCommit reports whether the repository of a submodule has a commit: that of its working tree, or
 // the one that git keeps for it.
-func knowsCommit(ctx context.Context, c *hubgit.Copy, repository, name, id string) bool {
+func knowsCommit(ctx context.Context, c *clone.Copy, repository, name, id string) bool {
 	local := filepath.FromSlash(name)
 	folders, _ := filepath.Glob(filepath.Join(c.Repository(), "worktrees", "*", "modules")) // of other working trees
 	for i := range folders {

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/parley-agents/parley/internal/hubgit"
+	"github.com/parley-agents/parley/internal/reach/clone"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -18,7 +18,7 @@ import (
 func TestKilledCheckAtStart(t *testing.T) {
 	r := newLandingRepo(t)
 	o := server.Options{Home: t.TempDir(), Roots: []string{filepath.Dir(r.dir)}}
-	copies := must(hubgit.Open(filepath.Join(o.Home, "repositories")))(t)
+	copies := must(clone.Open(filepath.Join(o.Home, "repositories")))(t)
 	c := must(copies.Of(t.Context(), r.dir))(t)
 	head := must(c.Fetch(t.Context(), "main"))(t)
 	run := filepath.Join(o.Home, "workshop", "runs", "0")

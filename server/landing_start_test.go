@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/parley-agents/parley/internal/hubgit"
+	"github.com/parley-agents/parley/internal/reach/clone"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -16,7 +16,7 @@ func TestKilledLandingAtStart(t *testing.T) {
 	r.branch("work", "mod/login", "ok\n")
 	o := server.Options{Home: t.TempDir(), Roots: []string{filepath.Dir(r.dir)}}
 	folder := filepath.Join(o.Home, "repositories")
-	copies := must(hubgit.Open(folder))(t)
+	copies := must(clone.Open(folder))(t)
 	c := must(copies.Of(t.Context(), r.dir))(t)
 	main := must(c.Fetch(t.Context(), "main"))(t)
 	work := must(c.Fetch(t.Context(), "work"))(t)

@@ -63,9 +63,9 @@ import (
 	"github.com/parley-agents/parley/internal/engine/postgres"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/handshake"
-	"github.com/parley-agents/parley/internal/hubgit"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
+	"github.com/parley-agents/parley/internal/reach/clone"
 	"github.com/parley-agents/parley/internal/reach/evidence"
 	"github.com/parley-agents/parley/internal/reach/gateway"
 	"github.com/parley-agents/parley/internal/reach/notify"
@@ -280,7 +280,7 @@ type Server struct {
 	checks    *check.Service
 	shop      *workshop.Shop
 	landings  *landing.Service
-	copies    *hubgit.Copies // of repositories, for checks
+	copies    *clone.Copies // of repositories, for checks
 	usage     *usage.Service
 	outside   *event.Service // events from outside
 	schedules *schedule.Service

@@ -30,22 +30,22 @@ var nouns = []string{"hub/actions", "hub/coord"}
 // import. A new package or arrow is an edit here and in docs/architecture.md,
 // with the reason.
 var layers = map[string][]string{
-	"internal/strictjson": {"internal/nearest", "internal/shorten"},
-	"internal/durable":    {},
-	"internal/shell":      {},
-	"internal/shorten":    {},
-	"internal/nearest":    {},
-	"internal/pattern":    {}, // regular expressions that a start of the program does not compile
-	"internal/desk/quota": {}, // hooks, transcripts and kept agents know an empty account by one table
-	"internal/plaintext":  {}, // every surface, and every text for people and models, cleans by one table
-	"internal/diff3":      {}, // the merge of texts; the artifacts of teams need it
-	"internal/stray":      {},
-	"internal/tail":       {},
-	"internal/process":    {},                 // runs, sessions and waiters tell a process from a later one of its number
-	"internal/confine":    {"internal/stray"}, // a command in a process of its own, confined; the one owner of Landlock
-	"internal/effects":    {},                 // what a shell command does to files; the one owner of the parser
-	"internal/git":        {},                 // git without the programs that a repository names; evidence, runs and the demo use it
-	"internal/hubgit":     {"internal/git"},   // the hub's copies of repositories; checks and landings use it
+	"internal/strictjson":  {"internal/nearest", "internal/shorten"},
+	"internal/durable":     {},
+	"internal/shell":       {},
+	"internal/shorten":     {},
+	"internal/nearest":     {},
+	"internal/pattern":     {}, // regular expressions that a start of the program does not compile
+	"internal/desk/quota":  {}, // hooks, transcripts and kept agents know an empty account by one table
+	"internal/plaintext":   {}, // every surface, and every text for people and models, cleans by one table
+	"internal/diff3":       {}, // the merge of texts; the artifacts of teams need it
+	"internal/stray":       {},
+	"internal/tail":        {},
+	"internal/process":     {},                 // runs, sessions and waiters tell a process from a later one of its number
+	"internal/confine":     {"internal/stray"}, // a command in a process of its own, confined; the one owner of Landlock
+	"internal/effects":     {},                 // what a shell command does to files; the one owner of the parser
+	"internal/git":         {},                 // git without the programs that a repository names; evidence, runs and the demo use it
+	"internal/reach/clone": {"internal/git"},   // the hub's copies of repositories; checks and landings use it
 
 	"internal/desk/checkfile": {"hub", "internal/digest", "internal/strictyaml"}, // the checks of a repository's own file: the service that trusts them and "parley up" read them alike
 	"internal/strictyaml":     {"hub"},                                           // the configuration and files of agents; one owner of the YAML module
@@ -189,7 +189,7 @@ var layers = map[string][]string{
 		"hub", "internal/federation", "internal/handshake", "hub/schema", "internal/durable", "internal/engine/sqlite", "internal/engine/postgres", "internal/engine/blobs", "internal/engine/bus",
 		"internal/service/attention", "internal/service/callers", "internal/service/contract", "internal/service/deliberation", "internal/service/folder", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/metrics", "internal/service/peers",
 		"internal/reach/forge", "internal/service/event", "internal/service/schedule", "internal/surface/intake",
-		"internal/git", "internal/hubgit", "internal/reach/workshop", "internal/service/check", "internal/service/continuation", "internal/service/landing", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/service/usage", "internal/shape", "internal/vault",
+		"internal/git", "internal/reach/clone", "internal/reach/workshop", "internal/service/check", "internal/service/continuation", "internal/service/landing", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/service/usage", "internal/shape", "internal/vault",
 		"channel", "internal/work/acpguard", "internal/work/keeper", "internal/process", "internal/work/run", "internal/desk/cli", "internal/desk/transcript", "internal/work/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/wake",
 		"internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin", "internal/spans",
 	},
