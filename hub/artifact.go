@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parley-agents/parley/internal/pattern"
+	"github.com/parley-agents/parley/internal/ground/text/pattern"
 )
 
 // A MergeState says whether the versions of an artifact of a team agree.

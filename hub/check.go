@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub/coord"
-	"github.com/parley-agents/parley/internal/digest"
+	"github.com/parley-agents/parley/internal/ground/digest"
 )
 
 // MaxChecks is the most checks of one repository.

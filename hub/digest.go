@@ -3,7 +3,7 @@ package hub
 import (
 	"strconv"
 
-	"github.com/parley-agents/parley/internal/digest"
+	"github.com/parley-agents/parley/internal/ground/digest"
 )
 
 // putTimes adds times to a digest, and nothing for a zero time.

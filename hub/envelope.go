@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parley-agents/parley/internal/strictjson"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
 )
 
 // MaxPayload is the limit of a payload in bytes of compact JSON. Larger content

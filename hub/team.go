@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parley-agents/parley/internal/pattern"
+	"github.com/parley-agents/parley/internal/ground/text/pattern"
 )
 
 // A TeamID names a team on this hub. It has the form of an agent's name.

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/parley-agents/parley/internal/pattern"
-	"github.com/parley-agents/parley/internal/shorten"
-	"github.com/parley-agents/parley/internal/strictjson"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
+	"github.com/parley-agents/parley/internal/ground/text/pattern"
+	"github.com/parley-agents/parley/internal/ground/text/shorten"
 )
 
 // The numbers of the published envelope schema.
@@ -48,7 +48,7 @@ var cutNames = map[string]string{
 }
 
 // Validate checks e against the rules of the published envelope schema. The
-// payload must be strict JSON already, as internal/strictjson checks it once
+// payload must be strict JSON already, as internal/ground/strictjson checks it once
 // where it comes in; of its content Validate checks the kind and the size only.
 // Failures are reported as CodeInvalid, CodeUnknownType or CodePayloadTooLarge;
 // the text names the member.

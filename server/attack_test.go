@@ -25,10 +25,10 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/ground/text/plaintext"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/coordination"
 	"github.com/parley-agents/parley/internal/operation/rpc"
-	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/testing/hostiletest"
 	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/internal/work/keeper"

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/git"
+	"github.com/parley-agents/parley/internal/ground/git"
 	"github.com/parley-agents/parley/internal/reach/clone"
 	"github.com/parley-agents/parley/internal/reach/evidence"
 	"github.com/parley-agents/parley/internal/reach/workshop"

@@ -12,7 +12,7 @@ import (
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/postgres"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
-	"github.com/parley-agents/parley/internal/spans"
+	"github.com/parley-agents/parley/internal/ground/spans"
 )
 
 // StoreFile names the database of a hub that is not in its home. It holds no secret.

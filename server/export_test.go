@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/internal/handshake"
+	"github.com/parley-agents/parley/internal/ground/handshake"
 )
 
 // ServeHTTPOn answers on a listener of the test's own, without the work that

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/ground/process"
 	"github.com/parley-agents/parley/internal/operation/api"
-	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/server"
 )

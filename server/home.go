@@ -11,8 +11,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/ground/spans"
 	"github.com/parley-agents/parley/internal/service/keys"
-	"github.com/parley-agents/parley/internal/spans"
 )
 
 // openHome takes the lock of the home. SQLite takes it by itself.

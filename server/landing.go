@@ -13,12 +13,12 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
-	"github.com/parley-agents/parley/internal/git"
+	"github.com/parley-agents/parley/internal/ground/git"
+	"github.com/parley-agents/parley/internal/ground/shape"
 	"github.com/parley-agents/parley/internal/reach/clone"
 	"github.com/parley-agents/parley/internal/service/check"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/landing"
-	"github.com/parley-agents/parley/internal/shape"
 )
 
 // openLandings builds the landing queues. Steps that a killed process had begun in working trees

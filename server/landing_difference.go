@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/parley-agents/parley/internal/git"
-	"github.com/parley-agents/parley/internal/pattern"
-	"github.com/parley-agents/parley/internal/plaintext"
+	"github.com/parley-agents/parley/internal/ground/git"
+	"github.com/parley-agents/parley/internal/ground/text/pattern"
+	"github.com/parley-agents/parley/internal/ground/text/plaintext"
 	"github.com/parley-agents/parley/internal/reach/clone"
 	"github.com/parley-agents/parley/internal/service/landing"
 )

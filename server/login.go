@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/handshake"
+	"github.com/parley-agents/parley/internal/ground/handshake"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
-	"github.com/parley-agents/parley/internal/process"
+	"github.com/parley-agents/parley/internal/ground/process"
 	"github.com/parley-agents/parley/internal/reach/gateway"
 	"github.com/parley-agents/parley/internal/reach/notify"
 	"github.com/parley-agents/parley/internal/reach/wake"

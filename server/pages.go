@@ -21,8 +21,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/schema"
-	"github.com/parley-agents/parley/internal/federation"
-	"github.com/parley-agents/parley/internal/handshake"
+	"github.com/parley-agents/parley/internal/ground/federation"
+	"github.com/parley-agents/parley/internal/ground/handshake"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/coordination"
 	"github.com/parley-agents/parley/internal/operation/rpc"

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/durable"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/ground/durable"
 	"github.com/parley-agents/parley/internal/service/records"
 )
 

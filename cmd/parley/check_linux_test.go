@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/confine"
+	"github.com/parley-agents/parley/internal/ground/process/confine"
 )
 
 // A bench is a hub, a repository under its root, and a builder who works there. The check test of the

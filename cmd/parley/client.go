@@ -15,8 +15,8 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/desk/cli"
 	"github.com/parley-agents/parley/internal/desk/launch"
+	"github.com/parley-agents/parley/internal/ground/vault"
 	"github.com/parley-agents/parley/internal/operation/rpc"
-	"github.com/parley-agents/parley/internal/vault"
 	"github.com/parley-agents/parley/server"
 )
 

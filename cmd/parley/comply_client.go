@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/parley-agents/parley/internal/shell"
-	"github.com/parley-agents/parley/internal/strictjson"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
+	"github.com/parley-agents/parley/internal/ground/text/shell"
 	"github.com/parley-agents/parley/protocol/comply"
 	"github.com/parley-agents/parley/protocol/comply/client"
 	"github.com/parley-agents/parley/protocol/comply/rules"

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/strictyaml"
+	"github.com/parley-agents/parley/internal/ground/strictyaml"
 )
 
 // A config holds the values of settings that were given, each from the source that goes

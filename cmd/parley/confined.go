@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/parley-agents/parley/internal/confine"
 	"github.com/parley-agents/parley/internal/desk/launch"
+	"github.com/parley-agents/parley/internal/ground/process/confine"
 )
 
 // confinedCommand returns the command with which the hub starts the checks of repositories.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/confine"
+	"github.com/parley-agents/parley/internal/ground/process/confine"
 	"github.com/parley-agents/parley/server"
 )
 

@@ -15,10 +15,10 @@ import (
 	"github.com/parley-agents/parley/compat"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
 	"github.com/parley-agents/parley/internal/operation/coordination"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/service/contract"
-	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 func (a *app) contractCommand() *cobra.Command {

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/internal/desk/launch"
-	"github.com/parley-agents/parley/internal/process"
+	"github.com/parley-agents/parley/internal/ground/process"
 	"github.com/parley-agents/parley/internal/testing/acptest"
 	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/protocol/comply/model"

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/internal/process"
+	"github.com/parley-agents/parley/internal/ground/process"
 	"github.com/parley-agents/parley/protocol/comply/model"
 )
 

@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/process"
-	"github.com/parley-agents/parley/internal/shell"
+	"github.com/parley-agents/parley/internal/ground/process"
+	"github.com/parley-agents/parley/internal/ground/text/shell"
 	"github.com/parley-agents/parley/internal/work/fleet"
 )
 

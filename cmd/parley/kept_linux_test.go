@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/internal/desk/cli"
-	"github.com/parley-agents/parley/internal/shell"
+	"github.com/parley-agents/parley/internal/ground/text/shell"
 	"github.com/parley-agents/parley/internal/testing/acptest"
 	"github.com/parley-agents/parley/internal/work/run"
 	"github.com/parley-agents/parley/protocol/comply"

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/parley-agents/parley/internal/plaintext"
+	"github.com/parley-agents/parley/internal/ground/text/plaintext"
 	"github.com/parley-agents/parley/internal/work/run"
 	"github.com/parley-agents/parley/protocol/acp"
 	"github.com/parley-agents/parley/protocol/sandbox"

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/parley-agents/parley/internal/plaintext"
+	"github.com/parley-agents/parley/internal/ground/text/plaintext"
 )
 
 // A printer is a stream of a command: text for people. It removes characters that hide

@@ -7,14 +7,14 @@ import (
 	"io"
 	"time"
 
+	"github.com/parley-agents/parley/internal/ground/strictjson"
 	"github.com/parley-agents/parley/internal/reach/wake"
-	"github.com/parley-agents/parley/internal/strictjson"
 
 	"github.com/spf13/cobra"
 
+	"github.com/parley-agents/parley/internal/ground/strictyaml"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
-	"github.com/parley-agents/parley/internal/strictyaml"
 	"github.com/parley-agents/parley/server"
 )
 

@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
+	"github.com/parley-agents/parley/internal/ground/strictyaml"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/service/records"
-	"github.com/parley-agents/parley/internal/strictjson"
-	"github.com/parley-agents/parley/internal/strictyaml"
 	"github.com/parley-agents/parley/server"
 )
 

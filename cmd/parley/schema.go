@@ -9,8 +9,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/schema"
+	"github.com/parley-agents/parley/internal/ground/shape"
 	"github.com/parley-agents/parley/internal/operation/rpc"
-	"github.com/parley-agents/parley/internal/shape"
 )
 
 // maxDocument is the size of the largest document that is checked: a report on many agents.

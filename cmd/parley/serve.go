@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/parley-agents/parley/internal/confine"
+	"github.com/parley-agents/parley/internal/ground/process/confine"
 	"github.com/parley-agents/parley/server"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/strictjson"
-	"github.com/parley-agents/parley/internal/strictyaml"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
+	"github.com/parley-agents/parley/internal/ground/strictyaml"
 	"github.com/parley-agents/parley/internal/work/run"
 	"github.com/parley-agents/parley/server"
 )

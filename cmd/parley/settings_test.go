@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/parley-agents/parley/internal/strictyaml"
+	"github.com/parley-agents/parley/internal/ground/strictyaml"
 )
 
 // TestSettings checks that a setting is whole: every member of the options of a hub that

@@ -12,8 +12,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/desk/window"
+	"github.com/parley-agents/parley/internal/ground/process"
 	"github.com/parley-agents/parley/internal/operation/api"
-	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/work/fleet"
 )
 

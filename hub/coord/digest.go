@@ -3,7 +3,7 @@ package coord
 import (
 	"strconv"
 
-	"github.com/parley-agents/parley/internal/digest"
+	"github.com/parley-agents/parley/internal/ground/digest"
 )
 
 // Digest returns the SHA-256, in hexadecimal, of c as it is now, without the

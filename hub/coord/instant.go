@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/parley-agents/parley/internal/shorten"
+	"github.com/parley-agents/parley/internal/ground/text/shorten"
 )
 
 // The forms of an Instant. Both have a fixed width, so that they sort as text.

@@ -3,7 +3,7 @@ package coord
 import (
 	"slices"
 
-	"github.com/parley-agents/parley/internal/strictjson"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
 )
 
 // safeID reports whether s can stand for a thing in coordination, also in the

@@ -3,7 +3,7 @@ package coord
 import (
 	"strconv"
 
-	"github.com/parley-agents/parley/internal/digest"
+	"github.com/parley-agents/parley/internal/ground/digest"
 )
 
 // A ResultKind says who vouches for a result.

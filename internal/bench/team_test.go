@@ -14,11 +14,11 @@ import (
 	"github.com/parley-agents/parley/internal/engine/blobs"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
 	"github.com/parley-agents/parley/internal/service/folder"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/team"
-	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // A benchTeam is a team of 50 agents with tasks, messages and versions.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parley-agents/parley/internal/shape"
+	"github.com/parley-agents/parley/internal/ground/shape"
 )
 
 var links = regexp.MustCompile(`\]\(([^)#\s]+)(#[^)\s]*)?\)`)

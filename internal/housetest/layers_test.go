@@ -20,7 +20,7 @@ const module = "github.com/parley-agents/parley/"
 // ground lists the packages that every other may import: ideas that all floors
 // need, below everything. Public packages may use them too, but their types
 // appear in no exported name of those.
-var ground = []string{"internal/durable", "internal/nearest", "internal/pattern", "internal/plaintext", "internal/shell", "internal/shorten", "internal/strictjson"}
+var ground = []string{"internal/ground/durable", "internal/ground/text/nearest", "internal/ground/text/pattern", "internal/ground/text/plaintext", "internal/ground/text/shell", "internal/ground/text/shorten", "internal/ground/strictjson"}
 
 // nouns lists the packages that every package that may import hub may import: they hold
 // the nouns that hub.Tx and hub.Entry are made of.
@@ -30,37 +30,37 @@ var nouns = []string{"hub/actions", "hub/coord"}
 // import. A new package or arrow is an edit here and in docs/architecture.md,
 // with the reason.
 var layers = map[string][]string{
-	"internal/strictjson":  {"internal/nearest", "internal/shorten"},
-	"internal/durable":     {},
-	"internal/shell":       {},
-	"internal/shorten":     {},
-	"internal/nearest":     {},
-	"internal/pattern":     {}, // regular expressions that a start of the program does not compile
-	"internal/desk/quota":  {}, // hooks, transcripts and kept agents know an empty account by one table
-	"internal/plaintext":   {}, // every surface, and every text for people and models, cleans by one table
-	"internal/diff3":       {}, // the merge of texts; the artifacts of teams need it
-	"internal/stray":       {},
-	"internal/tail":        {},
-	"internal/process":     {},                 // runs, sessions and waiters tell a process from a later one of its number
-	"internal/confine":     {"internal/stray"}, // a command in a process of its own, confined; the one owner of Landlock
-	"internal/effects":     {},                 // what a shell command does to files; the one owner of the parser
-	"internal/git":         {},                 // git without the programs that a repository names; evidence, runs and the demo use it
-	"internal/reach/clone": {"internal/git"},   // the hub's copies of repositories; checks and landings use it
+	"internal/ground/strictjson":      {"internal/ground/text/nearest", "internal/ground/text/shorten"},
+	"internal/ground/durable":         {},
+	"internal/ground/text/shell":      {},
+	"internal/ground/text/shorten":    {},
+	"internal/ground/text/nearest":    {},
+	"internal/ground/text/pattern":    {}, // regular expressions that a start of the program does not compile
+	"internal/desk/quota":             {}, // hooks, transcripts and kept agents know an empty account by one table
+	"internal/ground/text/plaintext":  {}, // every surface, and every text for people and models, cleans by one table
+	"internal/ground/diff3":           {}, // the merge of texts; the artifacts of teams need it
+	"internal/ground/process/stray":   {},
+	"internal/ground/text/tail":       {},
+	"internal/ground/process":         {},                                // runs, sessions and waiters tell a process from a later one of its number
+	"internal/ground/process/confine": {"internal/ground/process/stray"}, // a command in a process of its own, confined; the one owner of Landlock
+	"internal/ground/effects":         {},                                // what a shell command does to files; the one owner of the parser
+	"internal/ground/git":             {},                                // git without the programs that a repository names; evidence, runs and the demo use it
+	"internal/reach/clone":            {"internal/ground/git"},           // the hub's copies of repositories; checks and landings use it
 
-	"internal/desk/checkfile": {"hub", "internal/digest", "internal/strictyaml"}, // the checks of a repository's own file: the service that trusts them and "parley up" read them alike
-	"internal/strictyaml":     {"hub"},                                           // the configuration and files of agents; one owner of the YAML module
+	"internal/desk/checkfile":    {"hub", "internal/ground/digest", "internal/ground/strictyaml"}, // the checks of a repository's own file: the service that trusts them and "parley up" read them alike
+	"internal/ground/strictyaml": {"hub"},                                                         // the configuration and files of agents; one owner of the YAML module
 
 	// The domain, and what stands beside it for other people too.
-	"internal/digest":        {}, // hashes of nouns, of the hub and of coordination
+	"internal/ground/digest": {}, // hashes of nouns, of the hub and of coordination
 	"hub/actions":            {}, // the words of the journal
-	"hub/coord":              {"internal/digest"},
-	"hub":                    {"hub/actions", "hub/coord", "internal/digest"},
+	"hub/coord":              {"internal/ground/digest"},
+	"hub":                    {"hub/actions", "hub/coord", "internal/ground/digest"},
 	"hub/schema":             {"hub"},
-	"internal/desk/briefing": {"hub"},                                  // the text for every agent: the tools, the launch and connect give it
-	"channel":                {"hub"},                                  // the interface of a delivery channel: others write channels, so it is public and needs nothing else
-	"protocol/jsonrpc":       {"internal/strictjson", "internal/tail"}, // names that differ in case only, JSON without HTML escapes; the end of standard error
-	"protocol/sandbox":       {"internal/tail"},                        // the end of a command's output
-	"protocol/report":        {"internal/shorten"},
+	"internal/desk/briefing": {"hub"},                                                     // the text for every agent: the tools, the launch and connect give it
+	"channel":                {"hub"},                                                     // the interface of a delivery channel: others write channels, so it is public and needs nothing else
+	"protocol/jsonrpc":       {"internal/ground/strictjson", "internal/ground/text/tail"}, // names that differ in case only, JSON without HTML escapes; the end of standard error
+	"protocol/sandbox":       {"internal/ground/text/tail"},                               // the end of a command's output
+	"protocol/report":        {"internal/ground/text/shorten"},
 	"compat":                 {}, // is a new version of a schema compatible: others import it, so it needs no hub
 
 	// The Agent Client Protocol.
@@ -75,84 +75,84 @@ var layers = map[string][]string{
 	"protocol/comply/rules":      {"protocol/acp/schema", "protocol/comply/jsont", "protocol/jsonrpc"},                                                    // never the types: a bug in them must not hide one in an agent
 	"protocol/comply/client":     {"protocol/acp/schema", "protocol/comply/jsont", "protocol/comply/render", "protocol/comply/rules", "protocol/jsonrpc"}, // tests of clients; not our own types, as in comply
 	"protocol/comply/render":     {"protocol/comply/jsont", "protocol/comply/rules"},
-	"protocol/comply":            {"protocol/acp/schema", "protocol/comply/fixture", "protocol/comply/jsont", "protocol/comply/model", "protocol/comply/render", "protocol/comply/rules", "internal/stray", "internal/tail", "protocol/jsonrpc", "protocol/sandbox"},
+	"protocol/comply":            {"protocol/acp/schema", "protocol/comply/fixture", "protocol/comply/jsont", "protocol/comply/model", "protocol/comply/render", "protocol/comply/rules", "internal/ground/process/stray", "internal/ground/text/tail", "protocol/jsonrpc", "protocol/sandbox"},
 
 	// The one owner of the schema validator: two services ask it.
-	"internal/shape": {"hub", "hub/schema", "internal/strictjson"},
+	"internal/ground/shape": {"hub", "hub/schema", "internal/ground/strictjson"},
 
 	// The forms that hubs exchange: two services, a reach and a surface need them.
-	"internal/federation": {"hub"},
+	"internal/ground/federation": {"hub"},
 
 	// Who may write to whom, and wake whom: the mailroom and the wake machine ask, which must
 	// not import each other.
-	"internal/contact": {"hub"},
+	"internal/ground/contact": {"hub"},
 
 	// Three services make and read secrets of one key file.
-	"internal/vault": {"hub"},
+	"internal/ground/vault": {"hub"},
 
 	// The two sides of a handshake: the service that identifies callers, and the client.
-	"internal/handshake": {"hub"},
+	"internal/ground/handshake": {"hub"},
 
 	// The one owner of OpenTelemetry: calls, deliveries and turns are recorded where each
 	// is written once.
-	"internal/spans": {"hub"},
+	"internal/ground/spans": {"hub"},
 
 	// What a hub stands on.
 	"internal/engine/rows":     {"hub"}, // what the engines of the store share: statements, fields, the queue of changes
-	"internal/engine/sqlite":   {"hub", "internal/durable", "internal/engine/rows"},
+	"internal/engine/sqlite":   {"hub", "internal/ground/durable", "internal/engine/rows"},
 	"internal/engine/postgres": {"hub", "internal/engine/bus", "internal/engine/rows"}, // bus: hints of other hubs go to the subscribers of this one
 	"internal/engine/blobs":    {"hub"},
 	"internal/engine/bus":      {"hub"},
 
 	// How a hub goes out.
-	"internal/desk/cli":       {"hub", "protocol/sandbox", "internal/desk/briefing", "internal/effects", "internal/nearest", "internal/desk/quota"},  // sandbox: the mode of each CLI for each policy; briefing: the text that each is given; effects: the files of patches
-	"internal/reach/evidence": {"hub", "protocol/report", "internal/diff3", "internal/effects", "internal/git", "internal/shorten", "internal/tail"}, // reports whose claims it checks; merges of commits from before; the pathspecs of reservations; the end of a command's output
+	"internal/desk/cli":       {"hub", "protocol/sandbox", "internal/desk/briefing", "internal/ground/effects", "internal/ground/text/nearest", "internal/desk/quota"},                            // sandbox: the mode of each CLI for each policy; briefing: the text that each is given; effects: the files of patches
+	"internal/reach/evidence": {"hub", "protocol/report", "internal/ground/diff3", "internal/ground/effects", "internal/ground/git", "internal/ground/text/shorten", "internal/ground/text/tail"}, // reports whose claims it checks; merges of commits from before; the pathspecs of reservations; the end of a command's output
 
-	"internal/reach/forge":     {"hub", "internal/shorten"},                                                                                     // webhooks and APIs of code hosts
-	"internal/desk/transcript": {"hub"},                                                                                                         // usage in the files of CLIs; what a line says is in cli
-	"internal/reach/workshop":  {"protocol/sandbox", "internal/confine", "internal/git", "internal/process", "internal/stray", "internal/tail"}, // sandbox: the variables that hold no key
+	"internal/reach/forge":     {"hub", "internal/ground/text/shorten"},                                                                                                                                 // webhooks and APIs of code hosts
+	"internal/desk/transcript": {"hub"},                                                                                                                                                                 // usage in the files of CLIs; what a line says is in cli
+	"internal/reach/workshop":  {"protocol/sandbox", "internal/ground/process/confine", "internal/ground/git", "internal/ground/process", "internal/ground/process/stray", "internal/ground/text/tail"}, // sandbox: the variables that hold no key
 
 	"internal/work/fleet":    {"hub", "protocol/acp", "protocol/acp/acpv2", "protocol/report", "protocol/sandbox"},
-	"internal/reach/peer":    {"hub", "internal/federation", "internal/shorten", "internal/strictjson"},
-	"internal/reach/notify":  {"hub", "channel", "internal/tail"}, // people: commands and webhooks; the end of a command's output
-	"internal/reach/gateway": {"hub", "channel"},                  // the channels and the queue of an OpenClaw gateway
+	"internal/reach/peer":    {"hub", "internal/ground/federation", "internal/ground/text/shorten", "internal/ground/strictjson"},
+	"internal/reach/notify":  {"hub", "channel", "internal/ground/text/tail"}, // people: commands and webhooks; the end of a command's output
+	"internal/reach/gateway": {"hub", "channel"},                              // the channels and the queue of an OpenClaw gateway
 
 	// Which messages are announced over which channel, when, once; the sessions of agents
 	// that announcements go into, and the proof of turns.
-	"internal/reach/wake": {"hub", "internal/contact", "channel", "internal/spans"},
+	"internal/reach/wake": {"hub", "internal/ground/contact", "channel", "internal/ground/spans"},
 
 	// What a hub decides. Siblings never import each other.
 	"internal/service/attention":    {"hub"}, // declares what it needs of the keeper, the mailroom, the handoffs, the reservations and the disk
-	"internal/service/keys":         {"hub", "internal/vault"},
-	"internal/service/peers":        {"hub", "internal/federation", "internal/vault"},
-	"internal/service/callers":      {"hub", "internal/handshake", "internal/vault"}, // declares what it needs of keys and peers
+	"internal/service/keys":         {"hub", "internal/ground/vault"},
+	"internal/service/peers":        {"hub", "internal/ground/federation", "internal/ground/vault"},
+	"internal/service/callers":      {"hub", "internal/ground/handshake", "internal/ground/vault"}, // declares what it needs of keys and peers
 	"internal/service/journal":      {"hub"},
-	"internal/service/records":      {"hub", "internal/durable", "internal/shape"},                           // envelopes in files are read as strictly as those that come in
-	"internal/service/check":        {"hub", "internal/desk/checkfile", "internal/effects", "internal/tail"}, // effects: pathspecs; declares what it needs of repositories and of the runner
-	"internal/service/contract":     {"hub", "internal/federation", "internal/digest", "compat"},             // digest: names of pairs of contents
-	"internal/service/deliberation": {"hub"},                                                                 // declares what it needs of the mailroom
-	"internal/service/event":        {"hub", "internal/shorten"},                                             // declares what it needs of the mailroom and the vault
-	"internal/service/folder":       {"hub", "internal/durable"},
-	"internal/service/handoff":      {"hub", "internal/shape", "internal/strictjson"},
-	"internal/service/landing":      {"hub", "internal/shorten", "internal/tail"},                                                                 // declares what it needs of git, checks, contracts, handoffs and the mailroom
-	"internal/service/mailroom":     {"hub", "internal/contact", "internal/durable", "internal/nearest", "internal/shape", "internal/strictjson"}, // durable: inbox files
-	"internal/service/reservation":  {"hub", "internal/effects", "internal/shorten"},                                                              // effects: what a command does to files; declares what it needs of working trees, sessions and the mailroom
+	"internal/service/records":      {"hub", "internal/ground/durable", "internal/ground/shape"},                                // envelopes in files are read as strictly as those that come in
+	"internal/service/check":        {"hub", "internal/desk/checkfile", "internal/ground/effects", "internal/ground/text/tail"}, // effects: pathspecs; declares what it needs of repositories and of the runner
+	"internal/service/contract":     {"hub", "internal/ground/federation", "internal/ground/digest", "compat"},                  // digest: names of pairs of contents
+	"internal/service/deliberation": {"hub"},                                                                                    // declares what it needs of the mailroom
+	"internal/service/event":        {"hub", "internal/ground/text/shorten"},                                                    // declares what it needs of the mailroom and the vault
+	"internal/service/folder":       {"hub", "internal/ground/durable"},
+	"internal/service/handoff":      {"hub", "internal/ground/shape", "internal/ground/strictjson"},
+	"internal/service/landing":      {"hub", "internal/ground/text/shorten", "internal/ground/text/tail"},                                                                                 // declares what it needs of git, checks, contracts, handoffs and the mailroom
+	"internal/service/mailroom":     {"hub", "internal/ground/contact", "internal/ground/durable", "internal/ground/text/nearest", "internal/ground/shape", "internal/ground/strictjson"}, // durable: inbox files
+	"internal/service/reservation":  {"hub", "internal/ground/effects", "internal/ground/text/shorten"},                                                                                   // effects: what a command does to files; declares what it needs of working trees, sessions and the mailroom
 	"internal/service/roots":        {"hub"},
-	"internal/service/run":          {"hub", "internal/shorten"},
-	"internal/service/schedule":     {"hub", "internal/shorten"}, // declares what it needs of the mailroom
+	"internal/service/run":          {"hub", "internal/ground/text/shorten"},
+	"internal/service/schedule":     {"hub", "internal/ground/text/shorten"}, // declares what it needs of the mailroom
 	"internal/service/signin":       {"hub"},
 	"internal/service/metrics":      {"hub"},
-	"internal/service/team":         {"hub", "internal/diff3"},   // declares what it needs of the mailroom
-	"internal/service/usage":        {"hub"},                     // declares what it needs of the mailroom
-	"internal/service/continuation": {"hub", "internal/shorten"}, // declares what it needs of handoffs, the keeper, copies of repositories and the mailroom
+	"internal/service/team":         {"hub", "internal/ground/diff3"},        // declares what it needs of the mailroom
+	"internal/service/usage":        {"hub"},                                 // declares what it needs of the mailroom
+	"internal/service/continuation": {"hub", "internal/ground/text/shorten"}, // declares what it needs of handoffs, the keeper, copies of repositories and the mailroom
 
 	// How people and agents come in.
 	// The tables of operations stand beside each other on the kernel, which
 	// identifies callers by the service of that name.
-	"internal/operation/rpc": {"hub", "protocol/jsonrpc", "internal/handshake", "internal/spans", "internal/strictjson", "internal/service/callers"},
+	"internal/operation/rpc": {"hub", "protocol/jsonrpc", "internal/ground/handshake", "internal/ground/spans", "internal/ground/strictjson", "internal/service/callers"},
 	"internal/operation/api": {
-		"hub", "internal/contact", "internal/federation", // peers that wait for a person
-		"internal/shape", "internal/strictjson", "internal/operation/rpc", "internal/service/attention", "internal/service/metrics", "internal/service/deliberation", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
+		"hub", "internal/ground/contact", "internal/ground/federation", // peers that wait for a person
+		"internal/ground/shape", "internal/ground/strictjson", "internal/operation/rpc", "internal/service/attention", "internal/service/metrics", "internal/service/deliberation", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
 		"internal/service/check", "internal/service/continuation", "internal/service/landing", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/signin", "internal/service/team", "internal/service/usage",
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe; the states of targets
 		"internal/reach/forge", "internal/service/event", "internal/service/schedule", // forge: the address of a vendor's API
@@ -160,17 +160,17 @@ var layers = map[string][]string{
 		"internal/work/run", "protocol/sandbox", // recordings of runs and runs again: the files of runs, and the permissions of an agent
 	},
 	"internal/surface/intake":         {"hub", "internal/reach/forge", "internal/service/event"}, // webhooks: signatures and forms of vendors
-	"internal/operation/coordination": {"hub", "compat", "internal/federation", "internal/shorten", "internal/strictjson", "internal/operation/rpc", "internal/service/callers", "internal/service/contract", "internal/service/keys", "internal/service/peers"},
+	"internal/operation/coordination": {"hub", "compat", "internal/ground/federation", "internal/ground/text/shorten", "internal/ground/strictjson", "internal/operation/rpc", "internal/service/callers", "internal/service/contract", "internal/service/keys", "internal/service/peers"},
 	"internal/surface/mcptools": {
-		"hub", "protocol/jsonrpc", "internal/desk/briefing", "internal/work/keeper", "internal/shorten", "internal/spans", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/service/deliberation", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team", "internal/service/usage",
+		"hub", "protocol/jsonrpc", "internal/desk/briefing", "internal/work/keeper", "internal/ground/text/shorten", "internal/ground/spans", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/service/deliberation", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team", "internal/service/usage",
 	},
 
 	// Pages read and change by the tables alone; the packages below them are for the
 	// types of results.
 	"internal/surface/web": {
-		"hub", "internal/shorten", "internal/strictjson", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/service/attention", "internal/service/metrics", "internal/service/signin",
-		"internal/service/check", "internal/service/continuation", "internal/service/event", "internal/service/landing", "internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team", "internal/service/usage", "internal/federation", "internal/reach/notify", "internal/reach/wake", "internal/work/keeper", "internal/work/run", "protocol/sandbox",
-		"internal/diff3", // texts in conflict, for the form that merges them
+		"hub", "internal/ground/text/shorten", "internal/ground/strictjson", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/service/attention", "internal/service/metrics", "internal/service/signin",
+		"internal/service/check", "internal/service/continuation", "internal/service/event", "internal/service/landing", "internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team", "internal/service/usage", "internal/ground/federation", "internal/reach/notify", "internal/reach/wake", "internal/work/keeper", "internal/work/run", "protocol/sandbox",
+		"internal/ground/diff3", // texts in conflict, for the form that merges them
 	},
 
 	// Asks the hub before an agent over ACP changes files: runs and kept agents need it. It knows
@@ -179,45 +179,45 @@ var layers = map[string][]string{
 
 	// A run from start to verdict, and its files: it starts the agent and checks the
 	// report, so it stands above both. It declares the hub that it needs.
-	"internal/work/run": {"hub", "internal/work/acpguard", "protocol/acp", "protocol/acp/acpv1", "protocol/acp/acpv2", "protocol/jsonrpc", "protocol/report", "protocol/sandbox", "internal/durable", "internal/git", "internal/process", "internal/shorten", "internal/stray", "internal/strictjson", "internal/desk/cli", "internal/reach/evidence", "internal/work/fleet"}, // cli: the mode of each agent for each policy
+	"internal/work/run": {"hub", "internal/work/acpguard", "protocol/acp", "protocol/acp/acpv1", "protocol/acp/acpv2", "protocol/jsonrpc", "protocol/report", "protocol/sandbox", "internal/ground/durable", "internal/ground/git", "internal/ground/process", "internal/ground/text/shorten", "internal/ground/process/stray", "internal/ground/strictjson", "internal/desk/cli", "internal/reach/evidence", "internal/work/fleet"}, // cli: the mode of each agent for each policy
 
 	// Agents that the hub runs: each turn is a run, each agent a waiter of the wake machine.
-	"internal/work/keeper": {"hub", "internal/work/acpguard", "protocol/acp", "protocol/acp/acpv1", "protocol/acp/acpv2", "channel", "protocol/jsonrpc", "protocol/report", "protocol/sandbox", "internal/desk/quota", "internal/shorten", "internal/spans", "internal/desk/cli", "internal/work/fleet", "internal/reach/wake", "internal/work/run", "internal/service/reservation", "internal/service/roots"}, // roots: the folders that hold the hub's keys; cli: agents whose permissions are not refused; reservation: the types of questions about files
+	"internal/work/keeper": {"hub", "internal/work/acpguard", "protocol/acp", "protocol/acp/acpv1", "protocol/acp/acpv2", "channel", "protocol/jsonrpc", "protocol/report", "protocol/sandbox", "internal/desk/quota", "internal/ground/text/shorten", "internal/ground/spans", "internal/desk/cli", "internal/work/fleet", "internal/reach/wake", "internal/work/run", "internal/service/reservation", "internal/service/roots"}, // roots: the folders that hold the hub's keys; cli: agents whose permissions are not refused; reservation: the types of questions about files
 
 	// What puts it together, and the command.
 	"server": { // shape: the package of a handoff says whose review its work needs; cli and transcript: the usage in the files that a hook names
-		"hub", "internal/federation", "internal/handshake", "hub/schema", "internal/durable", "internal/engine/sqlite", "internal/engine/postgres", "internal/engine/blobs", "internal/engine/bus",
+		"hub", "internal/ground/federation", "internal/ground/handshake", "hub/schema", "internal/ground/durable", "internal/engine/sqlite", "internal/engine/postgres", "internal/engine/blobs", "internal/engine/bus",
 		"internal/service/attention", "internal/service/callers", "internal/service/contract", "internal/service/deliberation", "internal/service/folder", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/metrics", "internal/service/peers",
 		"internal/reach/forge", "internal/service/event", "internal/service/schedule", "internal/surface/intake",
-		"internal/git", "internal/reach/clone", "internal/reach/workshop", "internal/service/check", "internal/service/continuation", "internal/service/landing", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/service/usage", "internal/shape", "internal/vault",
-		"channel", "internal/work/acpguard", "internal/work/keeper", "internal/process", "internal/work/run", "internal/desk/cli", "internal/desk/transcript", "internal/work/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/wake",
-		"internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin", "internal/spans",
+		"internal/ground/git", "internal/reach/clone", "internal/reach/workshop", "internal/service/check", "internal/service/continuation", "internal/service/landing", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/service/usage", "internal/ground/shape", "internal/ground/vault",
+		"channel", "internal/work/acpguard", "internal/work/keeper", "internal/ground/process", "internal/work/run", "internal/desk/cli", "internal/desk/transcript", "internal/work/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/wake",
+		"internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin", "internal/ground/spans",
 	},
 	// The view of a hub in a terminal: a client of the tables, as every command.
 	"internal/desk/watch": {"hub", "internal/service/attention", "internal/service/handoff", "internal/service/mailroom", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination"},
 	// The windows of editors on kept agents.
 	"internal/desk/window": {"hub", "protocol/acp", "protocol/acp/acpv1", "protocol/acp/acpv2", "protocol/jsonrpc", "internal/work/keeper", "internal/operation/api", "internal/operation/rpc"}, // keeper: the types of events
 	// The demos use a hub as every program can: the server and the typed client.
-	"internal/desk/demo": {"protocol/acp", "protocol/acp/acpv2", "compat", "hub", "internal/federation", "internal/git", "internal/work/keeper", "protocol/sandbox", "server", "internal/service/contract", "internal/service/reservation", "internal/service/team", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination"},
+	"internal/desk/demo": {"protocol/acp", "protocol/acp/acpv2", "compat", "hub", "internal/ground/federation", "internal/ground/git", "internal/work/keeper", "protocol/sandbox", "server", "internal/service/contract", "internal/service/reservation", "internal/service/team", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination"},
 	// Programs behind commands. They print nothing and call the hub as every client does.
-	"internal/desk/osservice": {"hub", "internal/durable", "server"}, // server: whether a hub runs in a home, and how long its end takes
-	"internal/desk/upgrade":   {"hub", "internal/durable"},           // another release in the place of the program
-	"internal/desk/connect":   {"hub", "internal/durable", "internal/shell", "internal/desk/cli", "internal/operation/api", "internal/operation/rpc", "server"},
-	"internal/desk/guard":     {"hub", "internal/durable", "internal/effects", "internal/git", "internal/shell", "internal/desk/cli", "internal/service/reservation"}, // reservation: the types of questions and answers
+	"internal/desk/osservice": {"hub", "internal/ground/durable", "server"}, // server: whether a hub runs in a home, and how long its end takes
+	"internal/desk/upgrade":   {"hub", "internal/ground/durable"},           // another release in the place of the program
+	"internal/desk/connect":   {"hub", "internal/ground/durable", "internal/ground/text/shell", "internal/desk/cli", "internal/operation/api", "internal/operation/rpc", "server"},
+	"internal/desk/guard":     {"hub", "internal/ground/durable", "internal/ground/effects", "internal/ground/git", "internal/ground/text/shell", "internal/desk/cli", "internal/service/reservation"}, // reservation: the types of questions and answers
 	"internal/desk/launch": { // above connect, which writes the entries of a CLI that takes none by flags; above guard, which one hook process asks beside the report
-		"hub", "channel", "internal/desk/briefing", "internal/desk/connect", "internal/durable", "internal/desk/guard", "internal/process", "internal/desk/quota", "internal/desk/cli", "internal/work/fleet", "internal/reach/wake",
+		"hub", "channel", "internal/desk/briefing", "internal/desk/connect", "internal/ground/durable", "internal/desk/guard", "internal/ground/process", "internal/desk/quota", "internal/desk/cli", "internal/work/fleet", "internal/reach/wake",
 		"internal/desk/transcript", "internal/service/reservation", "internal/service/usage", "internal/operation/api", "internal/operation/rpc", // usage: the form of reports
 	},
-	"internal/desk/up":           {"hub", "internal/desk/checkfile", "internal/work/keeper", "internal/desk/cli", "internal/service/team", "internal/strictyaml", "internal/operation/api", "internal/operation/rpc", "protocol/sandbox"}, // keeper, team and sandbox: the types of parameters
-	"internal/desk/contractfile": {"compat", "hub", "internal/service/contract", "internal/strictyaml", "internal/operation/coordination", "internal/operation/rpc"},                                                                      // contract: the types of parameters
+	"internal/desk/up":           {"hub", "internal/desk/checkfile", "internal/work/keeper", "internal/desk/cli", "internal/service/team", "internal/ground/strictyaml", "internal/operation/api", "internal/operation/rpc", "protocol/sandbox"}, // keeper, team and sandbox: the types of parameters
+	"internal/desk/contractfile": {"compat", "hub", "internal/service/contract", "internal/ground/strictyaml", "internal/operation/coordination", "internal/operation/rpc"},                                                                      // contract: the types of parameters
 	// Services for the results that commands print (access: profiles of agents).
 	"cmd/parley": {
-		"hub", "internal/contact", "internal/federation", "hub/schema", "server", "internal/desk/connect", "internal/desk/contractfile", "internal/desk/demo", "internal/desk/guard", "internal/desk/launch", "internal/desk/osservice", "internal/strictyaml", "internal/desk/up", "internal/desk/upgrade", "internal/desk/watch", "internal/durable", "internal/shape", "internal/desk/cli", "internal/service/attention", "internal/service/check", "internal/service/continuation", "internal/service/event", "internal/service/landing", "internal/service/metrics", "internal/service/schedule", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/reservation", "internal/service/signin", "internal/service/team", "internal/service/usage",
+		"hub", "internal/ground/contact", "internal/ground/federation", "hub/schema", "server", "internal/desk/connect", "internal/desk/contractfile", "internal/desk/demo", "internal/desk/guard", "internal/desk/launch", "internal/desk/osservice", "internal/ground/strictyaml", "internal/desk/up", "internal/desk/upgrade", "internal/desk/watch", "internal/ground/durable", "internal/ground/shape", "internal/desk/cli", "internal/service/attention", "internal/service/check", "internal/service/continuation", "internal/service/event", "internal/service/landing", "internal/service/metrics", "internal/service/schedule", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/reservation", "internal/service/signin", "internal/service/team", "internal/service/usage",
 		"internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/surface/mcptools", "protocol/report", "compat", "protocol/acp", "protocol/comply", "protocol/comply/client", "protocol/comply/fixture", "protocol/comply/model", "protocol/comply/rules", "protocol/jsonrpc", "protocol/sandbox",
-		"internal/work/acpguard", "internal/confine", "internal/work/run", "internal/work/keeper", "internal/desk/window", "internal/work/fleet", "internal/vault", // the look of an operator's key
+		"internal/work/acpguard", "internal/ground/process/confine", "internal/work/run", "internal/work/keeper", "internal/desk/window", "internal/work/fleet", "internal/ground/vault", // the look of an operator's key
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe, and the words of its configuration; the report of a test
-		"internal/git",                                                      // the commits of can-merge
-		"internal/process", "internal/reach/wake", "internal/desk/briefing", // hubs that outlive a command; the results of wakes; the line that connect writes
+		"internal/ground/git",                                                      // the commits of can-merge
+		"internal/ground/process", "internal/reach/wake", "internal/desk/briefing", // hubs that outlive a command; the results of wakes; the line that connect writes
 	},
 
 	// Programs to read and to copy from.
@@ -231,7 +231,7 @@ var layers = map[string][]string{
 	"internal/testing/gatewaytest": {"internal/testing/acptest", "internal/testing/patience"},
 	"internal/testing/pgtest":      {"internal/testing/patience"},
 	"internal/testing/storetest":   {"hub", "internal/engine/postgres", "internal/engine/sqlite", "internal/testing/pgtest"},
-	"internal/testing/lobbytest":   {"hub", "internal/service/callers", "internal/service/keys", "internal/service/peers", "internal/testing/storetest", "internal/vault"},
+	"internal/testing/lobbytest":   {"hub", "internal/service/callers", "internal/service/keys", "internal/service/peers", "internal/testing/storetest", "internal/ground/vault"},
 	"internal/testing/reftest":     {},
 	"internal/testing/hostiletest": {}, // over HTTP alone, so that tests of every surface can use it
 	"internal/testing/tokentest":   {}, // the one owner of the tokenizer
@@ -270,24 +270,24 @@ var owners = map[string][]string{
 	"github.com/ncruces/go-sqlite3":            {"internal/engine/sqlite", "internal/testing/storetest"},
 	"github.com/jackc/pgx/v5":                  {"internal/engine/postgres", "internal/testing/pgtest"},
 	"github.com/gofrs/flock":                   {"internal/engine/sqlite", "internal/work/keeper", "internal/desk/launch", "internal/desk/upgrade"},
-	"github.com/landlock-lsm/go-landlock":      {"internal/confine"},
+	"github.com/landlock-lsm/go-landlock":      {"internal/ground/process/confine"},
 	"github.com/aymanbagabas/go-udiff":         {"internal/surface/web"},
 	"github.com/modelcontextprotocol/go-sdk":   {"internal/surface/mcptools"},
-	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/shape", "protocol/comply/rules", "compat"}, // comply and compat must not depend on a hub
+	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/ground/shape", "protocol/comply/rules", "compat"}, // comply and compat must not depend on a hub
 	"github.com/golang-jwt/jwt/v5":             {"internal/service/callers"},
-	"github.com/go-json-experiment/json":       {"protocol/acp/internal/wire", "protocol/comply/jsont", "protocol/jsonrpc", "internal/shape", "internal/strictjson", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination"},
+	"github.com/go-json-experiment/json":       {"protocol/acp/internal/wire", "protocol/comply/jsont", "protocol/jsonrpc", "internal/ground/shape", "internal/ground/strictjson", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination"},
 	"github.com/prometheus/client_golang":      {"server"},
 	"github.com/prometheus/client_model":       {"server"}, // the counts of the module above, as the page shows them
-	"go.opentelemetry.io/otel":                 {"internal/spans"},
-	"go.opentelemetry.io/proto/otlp":           {"internal/spans"},
-	"google.golang.org/protobuf":               {"internal/spans"}, // the form in which the modules above send
+	"go.opentelemetry.io/otel":                 {"internal/ground/spans"},
+	"go.opentelemetry.io/proto/otlp":           {"internal/ground/spans"},
+	"google.golang.org/protobuf":               {"internal/ground/spans"}, // the form in which the modules above send
 	"github.com/tailscale/hujson":              {"internal/desk/cli"},
 	"github.com/coder/websocket":               {"internal/reach/gateway", "internal/desk/cli", "internal/testing/gatewaytest"},
 	"charm.land/bubbletea/v2":                  {"internal/desk/watch"},
 	"github.com/charmbracelet/x/ansi":          {"internal/desk/watch"}, // the width of text, as the module above measures it
 	"github.com/spf13/cobra":                   {"cmd/parley"},
-	"mvdan.cc/sh/v3":                           {"internal/effects"},
-	"go.yaml.in/yaml/v3":                       {"internal/strictyaml", "compat"}, // compat must not depend on a hub, and reads values of any form
+	"mvdan.cc/sh/v3":                           {"internal/ground/effects"},
+	"go.yaml.in/yaml/v3":                       {"internal/ground/strictyaml", "compat"}, // compat must not depend on a hub, and reads values of any form
 	"golang.org/x/term":                        {"cmd/parley"},
 	"github.com/tiktoken-go/tokenizer":         {"internal/testing/tokentest"},
 }
@@ -322,7 +322,7 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// TestGitHasOneDoor holds that internal/git alone starts git: it decides which programs git
+// TestGitHasOneDoor holds that internal/ground/git alone starts git: it decides which programs git
 // may run in turn. Scripts work in this repository.
 func TestGitHasOneDoor(t *testing.T) {
 	starts := regexp.MustCompile(`exec\.Command(Context)?\([^)]*"git"`)
@@ -332,12 +332,12 @@ func TestGitHasOneDoor(t *testing.T) {
 			return err
 		case d.IsDir() && (d.Name() == "testdata" || d.Name() == "scripts" || (strings.HasPrefix(d.Name(), ".") && name != ".")):
 			return filepath.SkipDir
-		case d.IsDir() || filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") || filepath.ToSlash(filepath.Dir(name)) == "internal/git":
+		case d.IsDir() || filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") || filepath.ToSlash(filepath.Dir(name)) == "internal/ground/git":
 			return nil
 		}
 		text, err := os.ReadFile(name)
 		if starts.Match(text) {
-			t.Errorf("%s starts git without internal/git", name)
+			t.Errorf("%s starts git without internal/ground/git", name)
 		}
 		return err
 	})

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/parley-agents/parley/internal/tail"
+	"github.com/parley-agents/parley/internal/ground/text/tail"
 	"github.com/parley-agents/parley/protocol/jsonrpc"
 )
 

@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/parley-agents/parley/internal/stray"
+	"github.com/parley-agents/parley/internal/ground/process/stray"
 	"github.com/parley-agents/parley/protocol/acp/schema"
 	"github.com/parley-agents/parley/protocol/comply/jsont"
 	"github.com/parley-agents/parley/protocol/comply/render"

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"iter"
 
-	"github.com/parley-agents/parley/internal/strictjson"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
 )
 
 // members yields the names, unquoted, and the values of an object in their order. Like

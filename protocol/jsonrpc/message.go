@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/parley-agents/parley/internal/strictjson"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
 )
 
 // A message is a request, a notification or a response.

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/parley-agents/parley/internal/tail"
+	"github.com/parley-agents/parley/internal/ground/text/tail"
 )
 
 // ProcessOptions changes how a Process works. The zero value works.

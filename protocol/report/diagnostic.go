@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/parley-agents/parley/internal/shorten"
+	"github.com/parley-agents/parley/internal/ground/text/shorten"
 )
 
 // A Code is the kind of a diagnostic. Codes are a contract; messages are not.

@@ -22,7 +22,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/parley-agents/parley/internal/shorten"
+	"github.com/parley-agents/parley/internal/ground/text/shorten"
 	"github.com/parley-agents/parley/protocol/comply"
 	"github.com/parley-agents/parley/protocol/comply/rules"
 )

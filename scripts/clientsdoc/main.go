@@ -15,7 +15,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parley-agents/parley/internal/shorten"
+	"github.com/parley-agents/parley/internal/ground/text/shorten"
 	"github.com/parley-agents/parley/protocol/comply"
 	"github.com/parley-agents/parley/protocol/comply/rules"
 )

@@ -10,8 +10,8 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/digest"
-	"github.com/parley-agents/parley/internal/strictyaml"
+	"github.com/parley-agents/parley/internal/ground/digest"
+	"github.com/parley-agents/parley/internal/ground/strictyaml"
 )
 
 // Name is the file at the top of a repository.

@@ -26,7 +26,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/desk/quota"
-	"github.com/parley-agents/parley/internal/nearest"
+	"github.com/parley-agents/parley/internal/ground/text/nearest"
 )
 
 // A CLI is an agent program that people start on a command line.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parley-agents/parley/internal/effects"
+	"github.com/parley-agents/parley/internal/ground/effects"
 )
 
 // A guarding is how a CLI asks before a tool runs, and how the call is refused.

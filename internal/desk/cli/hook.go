@@ -10,8 +10,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/desk/quota"
-	"github.com/parley-agents/parley/internal/pattern"
-	"github.com/parley-agents/parley/internal/shell"
+	"github.com/parley-agents/parley/internal/ground/text/pattern"
+	"github.com/parley-agents/parley/internal/ground/text/shell"
 )
 
 // An Event is a moment in a session that its hub is told of.

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/internal/desk/briefing"
-	"github.com/parley-agents/parley/internal/shell"
+	"github.com/parley-agents/parley/internal/ground/text/shell"
 )
 
 //go:embed plugin/pi.ts

@@ -25,7 +25,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/desk/cli"
-	"github.com/parley-agents/parley/internal/durable"
+	"github.com/parley-agents/parley/internal/ground/durable"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 )

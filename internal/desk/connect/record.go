@@ -9,8 +9,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/desk/cli"
-	"github.com/parley-agents/parley/internal/durable"
-	"github.com/parley-agents/parley/internal/shell"
+	"github.com/parley-agents/parley/internal/ground/durable"
+	"github.com/parley-agents/parley/internal/ground/text/shell"
 )
 
 // KeysDir is the folder of a home with the keys that connect made, and with a record

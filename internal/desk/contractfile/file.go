@@ -24,7 +24,7 @@ import (
 	"github.com/parley-agents/parley/compat"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
-	"github.com/parley-agents/parley/internal/strictyaml"
+	"github.com/parley-agents/parley/internal/ground/strictyaml"
 )
 
 // The files of a folder.

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/parley-agents/parley/internal/git"
+	"github.com/parley-agents/parley/internal/ground/git"
 	"github.com/parley-agents/parley/internal/service/reservation"
 )
 

@@ -13,9 +13,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/durable"
-	"github.com/parley-agents/parley/internal/git"
-	"github.com/parley-agents/parley/internal/shell"
+	"github.com/parley-agents/parley/internal/ground/durable"
+	"github.com/parley-agents/parley/internal/ground/git"
+	"github.com/parley-agents/parley/internal/ground/text/shell"
 )
 
 // A HookState says whether the pre-commit hook of a repository calls the guard.

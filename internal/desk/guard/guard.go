@@ -23,7 +23,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/desk/cli"
-	"github.com/parley-agents/parley/internal/effects"
+	"github.com/parley-agents/parley/internal/ground/effects"
 	"github.com/parley-agents/parley/internal/service/reservation"
 )
 

@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/effects"
+	"github.com/parley-agents/parley/internal/ground/effects"
 	"github.com/parley-agents/parley/internal/service/reservation"
 )
 

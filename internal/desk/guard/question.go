@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/internal/desk/cli"
-	"github.com/parley-agents/parley/internal/effects"
+	"github.com/parley-agents/parley/internal/ground/effects"
 	"github.com/parley-agents/parley/internal/service/reservation"
 )
 

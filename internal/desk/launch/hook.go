@@ -14,9 +14,9 @@ import (
 	"github.com/parley-agents/parley/internal/desk/cli"
 	"github.com/parley-agents/parley/internal/desk/guard"
 	"github.com/parley-agents/parley/internal/desk/quota"
+	"github.com/parley-agents/parley/internal/ground/process"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
-	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/reservation"
 )

@@ -33,9 +33,9 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/desk/cli"
 	"github.com/parley-agents/parley/internal/desk/connect"
+	"github.com/parley-agents/parley/internal/ground/process"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
-	"github.com/parley-agents/parley/internal/process"
 	"github.com/parley-agents/parley/internal/work/fleet"
 )
 

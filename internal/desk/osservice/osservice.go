@@ -21,7 +21,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/durable"
+	"github.com/parley-agents/parley/internal/ground/durable"
 	"github.com/parley-agents/parley/server"
 )
 

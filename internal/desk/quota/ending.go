@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/parley-agents/parley/internal/pattern"
+	"github.com/parley-agents/parley/internal/ground/text/pattern"
 )
 
 // A Class says why the model of an agent gave no answer.

@@ -4,7 +4,7 @@
 // Classify and not the text.
 package quota
 
-import "github.com/parley-agents/parley/internal/pattern"
+import "github.com/parley-agents/parley/internal/ground/text/pattern"
 
 // spent matches the words of the vendors and of the CLIs. Claude Code calls a limit of the
 // account rate_limit; rate_limit_error and rate_limit_exceeded of the vendors are limits of

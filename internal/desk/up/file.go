@@ -26,10 +26,10 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/desk/checkfile"
 	"github.com/parley-agents/parley/internal/desk/cli"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
+	"github.com/parley-agents/parley/internal/ground/strictyaml"
+	"github.com/parley-agents/parley/internal/ground/text/pattern"
 	"github.com/parley-agents/parley/internal/operation/api"
-	"github.com/parley-agents/parley/internal/pattern"
-	"github.com/parley-agents/parley/internal/strictjson"
-	"github.com/parley-agents/parley/internal/strictyaml"
 	"github.com/parley-agents/parley/internal/work/keeper"
 	"github.com/parley-agents/parley/protocol/sandbox"
 )

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/parley-agents/parley/internal/pattern"
+	"github.com/parley-agents/parley/internal/ground/text/pattern"
 )
 
 // SameVersion reports whether two versions are equal, with or without the v before them.

@@ -10,9 +10,9 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/ground/text/pattern"
+	"github.com/parley-agents/parley/internal/ground/text/plaintext"
 	"github.com/parley-agents/parley/internal/operation/api"
-	"github.com/parley-agents/parley/internal/pattern"
-	"github.com/parley-agents/parley/internal/plaintext"
 	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/mailroom"

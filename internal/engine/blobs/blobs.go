@@ -15,7 +15,7 @@ import (
 	"syscall"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/durable"
+	"github.com/parley-agents/parley/internal/ground/durable"
 )
 
 // Options changes how a Store works. The zero value works.

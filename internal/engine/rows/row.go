@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/strictjson"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
 )
 
 // columnTime reads a stored time; NULL is the zero time. A time that another

@@ -11,7 +11,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/durable"
+	"github.com/parley-agents/parley/internal/ground/durable"
 )
 
 // Backup copies the database, as it is now, into a file at path, while it is in

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/durable"
+	"github.com/parley-agents/parley/internal/ground/durable"
 )
 
 // A fault is the reason why changes fail.

@@ -14,8 +14,8 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/durable"
 	"github.com/parley-agents/parley/internal/engine/rows"
+	"github.com/parley-agents/parley/internal/ground/durable"
 )
 
 // Load makes a hub's database in home out of the rows of a dump, which next

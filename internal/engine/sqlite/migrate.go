@@ -16,8 +16,8 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/durable"
 	"github.com/parley-agents/parley/internal/engine/rows"
+	"github.com/parley-agents/parley/internal/ground/durable"
 )
 
 // The protocol's own tables, word for word, and ours.

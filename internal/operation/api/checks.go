@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
 	"github.com/parley-agents/parley/internal/service/check"
-	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // RepositoryParams name a repository by a folder in it.

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/contact"
+	"github.com/parley-agents/parley/internal/ground/contact"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 )
 

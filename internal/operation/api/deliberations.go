@@ -6,9 +6,9 @@ import (
 	"fmt"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
 	"github.com/parley-agents/parley/internal/service/deliberation"
 	"github.com/parley-agents/parley/internal/service/mailroom"
-	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // A QueryAnswer is a page of messages, or one negotiation or disagreement.

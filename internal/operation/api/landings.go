@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
 	"github.com/parley-agents/parley/internal/service/landing"
-	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // LandingParams are the parameters of parley/landing/*. To set: members that are absent leave the

@@ -14,11 +14,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/nearest"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
+	"github.com/parley-agents/parley/internal/ground/text/nearest"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
-	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // A Recipients list is given as an array of names, or as one name.

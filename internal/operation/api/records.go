@@ -8,8 +8,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
 	"github.com/parley-agents/parley/internal/service/records"
-	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // Records is what a hub keeps as a whole: it can be checked, thinned out and

@@ -4,9 +4,9 @@ import (
 	"context"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
 	"github.com/parley-agents/parley/internal/service/run"
 	"github.com/parley-agents/parley/internal/service/usage"
-	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // RunParams are the parameters of parley/run/begin.

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/pattern"
+	"github.com/parley-agents/parley/internal/ground/text/pattern"
 )
 
 // longID is an id of a message or handoff in a text.

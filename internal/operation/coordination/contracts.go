@@ -8,8 +8,8 @@ import (
 	"github.com/parley-agents/parley/compat"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
 	"github.com/parley-agents/parley/internal/service/contract"
-	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // Proposed is the answer to cacp/contract/propose and cacp/contract/update.

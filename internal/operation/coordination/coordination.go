@@ -15,13 +15,13 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
-	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/ground/federation"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/peers"
-	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // Services are the services that the operations work on.

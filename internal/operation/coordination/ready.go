@@ -8,9 +8,9 @@ import (
 
 	"github.com/parley-agents/parley/compat"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
+	"github.com/parley-agents/parley/internal/ground/text/shorten"
 	"github.com/parley-agents/parley/internal/service/contract"
-	"github.com/parley-agents/parley/internal/shorten"
-	"github.com/parley-agents/parley/internal/strictjson"
 )
 
 // A Deployment is the answer to parley/contract/deployed.

@@ -2,7 +2,7 @@ package rpc
 
 import (
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/strictjson"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
 )
 
 // Decode reads the parameters of an operation, or an object in them. No bytes

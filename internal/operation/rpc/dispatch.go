@@ -14,8 +14,8 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/spans"
-	"github.com/parley-agents/parley/internal/strictjson"
+	"github.com/parley-agents/parley/internal/ground/spans"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
 )
 
 // A Recorder says where the outcome of every call goes. It is the only place

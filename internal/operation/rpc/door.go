@@ -15,8 +15,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
 	"github.com/parley-agents/parley/internal/service/callers"
-	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/protocol/jsonrpc"
 )
 

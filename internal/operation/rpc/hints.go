@@ -3,7 +3,7 @@ package rpc
 import (
 	"strings"
 
-	"github.com/parley-agents/parley/internal/pattern"
+	"github.com/parley-agents/parley/internal/ground/text/pattern"
 )
 
 // A Surface is the place where a caller reads a hint and acts on it.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/handshake"
+	"github.com/parley-agents/parley/internal/ground/handshake"
 )
 
 // NewOperator returns a client that calls as the operator who holds a key. If a hub

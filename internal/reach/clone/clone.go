@@ -39,8 +39,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/parley-agents/parley/internal/durable"
-	"github.com/parley-agents/parley/internal/git"
+	"github.com/parley-agents/parley/internal/ground/durable"
+	"github.com/parley-agents/parley/internal/ground/git"
 )
 
 // Copies is the folder of copies in the hub's home. One process uses it at a time.

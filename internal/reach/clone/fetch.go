@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/parley-agents/parley/internal/durable"
+	"github.com/parley-agents/parley/internal/ground/durable"
 )
 
 // Refs of a copy. The first hold the commits that callers keep, the second the newest

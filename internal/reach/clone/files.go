@@ -14,7 +14,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/parley-agents/parley/internal/git"
+	"github.com/parley-agents/parley/internal/ground/git"
 )
 
 // files are the files of one working tree. All paths are relative to its top, with slashes,

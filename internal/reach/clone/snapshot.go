@@ -13,8 +13,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parley-agents/parley/internal/durable"
-	"github.com/parley-agents/parley/internal/git"
+	"github.com/parley-agents/parley/internal/ground/durable"
+	"github.com/parley-agents/parley/internal/ground/git"
 )
 
 // maxSnapshot bounds the bytes of the files that a snapshot stores; spareDisk are the bytes that it

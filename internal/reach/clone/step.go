@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/parley-agents/parley/internal/durable"
+	"github.com/parley-agents/parley/internal/ground/durable"
 )
 
 // A step is one change of working trees of a user, recorded in a file in the hub's home from

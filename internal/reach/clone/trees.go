@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parley-agents/parley/internal/git"
+	"github.com/parley-agents/parley/internal/ground/git"
 )
 
 // A tree is a working tree of the user's repository.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/git"
+	"github.com/parley-agents/parley/internal/ground/git"
 )
 
 // A Moment is the state of a folder at one time.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/effects"
+	"github.com/parley-agents/parley/internal/ground/effects"
 )
 
 // Limits of a comparison.

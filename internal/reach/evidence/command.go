@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/shorten"
-	"github.com/parley-agents/parley/internal/tail"
+	"github.com/parley-agents/parley/internal/ground/text/shorten"
+	"github.com/parley-agents/parley/internal/ground/text/tail"
 )
 
 // An Outcome is the outcome of a command.

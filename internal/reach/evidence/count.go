@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/parley-agents/parley/internal/pattern"
+	"github.com/parley-agents/parley/internal/ground/text/pattern"
 	"github.com/parley-agents/parley/protocol/report"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/shorten"
+	"github.com/parley-agents/parley/internal/ground/text/shorten"
 	"github.com/parley-agents/parley/protocol/report"
 )
 

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/diff3"
+	"github.com/parley-agents/parley/internal/ground/diff3"
 )
 
 // Limits of the history that is compared.

@@ -16,7 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/plaintext"
+	"github.com/parley-agents/parley/internal/ground/text/plaintext"
 )
 
 // Limits of the data about branches.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/git"
+	"github.com/parley-agents/parley/internal/ground/git"
 )
 
 // Limits of the data from a repository and from git.

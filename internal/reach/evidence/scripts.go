@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parley-agents/parley/internal/shell"
+	"github.com/parley-agents/parley/internal/ground/text/shell"
 )
 
 // Limits of the search for the files that a command runs.

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/effects"
-	"github.com/parley-agents/parley/internal/git"
+	"github.com/parley-agents/parley/internal/ground/effects"
+	"github.com/parley-agents/parley/internal/ground/git"
 )
 
 // maxArguments is the number of bytes of names that are passed to git as arguments.

@@ -15,8 +15,8 @@ import (
 	"sync"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/plaintext"
-	"github.com/parley-agents/parley/internal/shell"
+	"github.com/parley-agents/parley/internal/ground/text/plaintext"
+	"github.com/parley-agents/parley/internal/ground/text/shell"
 )
 
 // maxDigests bounds the files whose digests are remembered.

@@ -17,9 +17,9 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
-	"github.com/parley-agents/parley/internal/plaintext"
-	"github.com/parley-agents/parley/internal/shorten"
-	"github.com/parley-agents/parley/internal/tail"
+	"github.com/parley-agents/parley/internal/ground/text/plaintext"
+	"github.com/parley-agents/parley/internal/ground/text/shorten"
+	"github.com/parley-agents/parley/internal/ground/text/tail"
 )
 
 // A notice is one message to a person.

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/pattern"
+	"github.com/parley-agents/parley/internal/ground/text/pattern"
 )
 
 // The paths of a hub's card, of its health, and of the registration of agents.

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/ground/federation"
 	"github.com/parley-agents/parley/internal/reach/peer"
 )
 

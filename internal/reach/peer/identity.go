@@ -19,9 +19,9 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/hub/coord"
-	"github.com/parley-agents/parley/internal/federation"
-	"github.com/parley-agents/parley/internal/shorten"
-	"github.com/parley-agents/parley/internal/strictjson"
+	"github.com/parley-agents/parley/internal/ground/federation"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
+	"github.com/parley-agents/parley/internal/ground/text/shorten"
 )
 
 // ManifestPath returns the path of the agent's manifest on the domain of its id.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
-	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/ground/federation"
 )
 
 // Contracts keeps projects. Package contract implements it.

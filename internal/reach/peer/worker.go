@@ -12,8 +12,8 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/hub/coord"
-	"github.com/parley-agents/parley/internal/federation"
-	"github.com/parley-agents/parley/internal/shorten"
+	"github.com/parley-agents/parley/internal/ground/federation"
+	"github.com/parley-agents/parley/internal/ground/text/shorten"
 )
 
 // A worker keeps one peer in step. One goroutine runs it, so a peer gets changes in

@@ -15,7 +15,8 @@ import (
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
-	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/ground/federation"
+	"github.com/parley-agents/parley/internal/ground/vault"
 	"github.com/parley-agents/parley/internal/operation/coordination"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/reach/peer"
@@ -25,7 +26,6 @@ import (
 	"github.com/parley-agents/parley/internal/service/peers"
 	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/internal/testing/storetest"
-	"github.com/parley-agents/parley/internal/vault"
 )
 
 // A node is a hub as far as coordination goes: a real store, the real services

@@ -6,7 +6,7 @@ import (
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
-	"github.com/parley-agents/parley/internal/plaintext"
+	"github.com/parley-agents/parley/internal/ground/text/plaintext"
 )
 
 // An unreadMail is the unread mail of an agent as one session sees it.

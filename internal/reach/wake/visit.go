@@ -9,8 +9,8 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/contact"
-	"github.com/parley-agents/parley/internal/spans"
+	"github.com/parley-agents/parley/internal/ground/contact"
+	"github.com/parley-agents/parley/internal/ground/spans"
 )
 
 // An inboxMessage is an unread message with its rows of the ledger.

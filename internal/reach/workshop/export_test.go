@@ -3,7 +3,7 @@ package workshop
 import (
 	"io"
 
-	"github.com/parley-agents/parley/internal/confine"
+	"github.com/parley-agents/parley/internal/ground/process/confine"
 )
 
 // SetSupported replaces the question whether the system can confine, until the function that it

@@ -7,7 +7,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/parley-agents/parley/internal/tail"
+	"github.com/parley-agents/parley/internal/ground/text/tail"
 )
 
 // An outputFile takes the output of a run: its end, its digest, and its beginning in a file. Its

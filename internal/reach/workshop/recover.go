@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/parley-agents/parley/internal/process"
-	"github.com/parley-agents/parley/internal/stray"
+	"github.com/parley-agents/parley/internal/ground/process"
+	"github.com/parley-agents/parley/internal/ground/process/stray"
 )
 
 // A supervisor whose program ended ends its command by itself, in this time.

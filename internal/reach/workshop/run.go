@@ -15,9 +15,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/parley-agents/parley/internal/confine"
-	"github.com/parley-agents/parley/internal/process"
-	"github.com/parley-agents/parley/internal/stray"
+	"github.com/parley-agents/parley/internal/ground/process"
+	"github.com/parley-agents/parley/internal/ground/process/confine"
+	"github.com/parley-agents/parley/internal/ground/process/stray"
 	"github.com/parley-agents/parley/protocol/sandbox"
 )
 

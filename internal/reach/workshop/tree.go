@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parley-agents/parley/internal/git"
+	"github.com/parley-agents/parley/internal/ground/git"
 )
 
 // checkout makes a worktree of a commit, without hooks and filters.

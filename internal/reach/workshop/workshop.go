@@ -25,7 +25,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/parley-agents/parley/internal/confine"
+	"github.com/parley-agents/parley/internal/ground/process/confine"
 )
 
 // Defaults of the limits of a run.

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/internal/confine"
-	"github.com/parley-agents/parley/internal/process"
+	"github.com/parley-agents/parley/internal/ground/process"
+	"github.com/parley-agents/parley/internal/ground/process/confine"
 	"github.com/parley-agents/parley/internal/reach/workshop"
 	"github.com/parley-agents/parley/internal/testing/patience"
 )

@@ -13,8 +13,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
-	"github.com/parley-agents/parley/internal/handshake"
-	"github.com/parley-agents/parley/internal/vault"
+	"github.com/parley-agents/parley/internal/ground/handshake"
+	"github.com/parley-agents/parley/internal/ground/vault"
 )
 
 // Keys identifies agents of this hub.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
-	"github.com/parley-agents/parley/internal/tail"
+	"github.com/parley-agents/parley/internal/ground/text/tail"
 )
 
 const (

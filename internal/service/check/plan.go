@@ -7,7 +7,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/desk/checkfile"
-	"github.com/parley-agents/parley/internal/effects"
+	"github.com/parley-agents/parley/internal/ground/effects"
 )
 
 // Plan chooses the checks for work: those that were asked for by name, and the required ones whose

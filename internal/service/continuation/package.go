@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/shorten"
+	"github.com/parley-agents/parley/internal/ground/text/shorten"
 )
 
 const (

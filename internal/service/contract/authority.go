@@ -7,7 +7,7 @@ import (
 	"github.com/parley-agents/parley/compat"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
-	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/ground/federation"
 )
 
 // A guest is a peer that was invited to a project. Its copies are merged only as far

@@ -10,7 +10,7 @@ import (
 	"github.com/parley-agents/parley/compat"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
-	"github.com/parley-agents/parley/internal/digest"
+	"github.com/parley-agents/parley/internal/ground/digest"
 )
 
 // No content is read, compared or searched for parts inside of a transaction of the store. An

@@ -12,7 +12,7 @@ import (
 	"github.com/parley-agents/parley/compat"
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
-	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/ground/federation"
 )
 
 // A Diff is the difference of two versions of a contract.

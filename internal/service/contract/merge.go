@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub/coord"
-	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/ground/federation"
 )
 
 // The functions in this file merge two copies of one thing. They are pure.

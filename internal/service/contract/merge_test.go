@@ -11,7 +11,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
-	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/ground/federation"
 )
 
 // randomContract returns a copy of a contract as some hub might have it: few

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub/coord"
-	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/ground/federation"
 )
 
 // mergeTerms merges the terms of two copies of a contract part by part, as merge.go describes:

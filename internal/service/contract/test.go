@@ -8,7 +8,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/hub/coord"
-	"github.com/parley-agents/parley/internal/federation"
+	"github.com/parley-agents/parley/internal/ground/federation"
 )
 
 // A TestChange names a check of a repository as its test of a contract.

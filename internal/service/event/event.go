@@ -32,7 +32,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
-	"github.com/parley-agents/parley/internal/shorten"
+	"github.com/parley-agents/parley/internal/ground/text/shorten"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/plaintext"
+	"github.com/parley-agents/parley/internal/ground/text/plaintext"
 )
 
 const (

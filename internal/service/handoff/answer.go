@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/shape"
+	"github.com/parley-agents/parley/internal/ground/shape"
 )
 
 // Accept makes the receiver of a proposed handoff the owner of its task, if all

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/shape"
+	"github.com/parley-agents/parley/internal/ground/shape"
 )
 
 // maxEvidence is the most runs whose evidence is checked again, maxEvidenceFiles

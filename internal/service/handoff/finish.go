@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/shape"
+	"github.com/parley-agents/parley/internal/ground/shape"
 )
 
 // A Completion is the claim of the owner that the task is done.

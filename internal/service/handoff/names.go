@@ -9,8 +9,8 @@ import (
 	"unicode"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/plaintext"
-	"github.com/parley-agents/parley/internal/strictjson"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
+	"github.com/parley-agents/parley/internal/ground/text/plaintext"
 )
 
 // A nameTree holds the names that the protocol defines for the members of an

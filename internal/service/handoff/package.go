@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/shape"
-	"github.com/parley-agents/parley/internal/strictjson"
+	"github.com/parley-agents/parley/internal/ground/shape"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
 )
 
 // A packageBuilder completes the package of a proposal: it holds the members that

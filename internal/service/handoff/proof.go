@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/plaintext"
-	"github.com/parley-agents/parley/internal/shape"
-	"github.com/parley-agents/parley/internal/shell"
+	"github.com/parley-agents/parley/internal/ground/shape"
+	"github.com/parley-agents/parley/internal/ground/text/plaintext"
+	"github.com/parley-agents/parley/internal/ground/text/shell"
 )
 
 // The subjects of checks.

@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/shape"
+	"github.com/parley-agents/parley/internal/ground/shape"
 )
 
 // A Proposal is the request of a sender for a handoff.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
-	"github.com/parley-agents/parley/internal/shape"
+	"github.com/parley-agents/parley/internal/ground/shape"
 )
 
 // queueProblems are the ownerships that the operator has to look at, in words.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/shape"
+	"github.com/parley-agents/parley/internal/ground/shape"
 )
 
 // withFiles reserves the files of an accepted handoff for its receiver and adds the result to the

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/plaintext"
-	"github.com/parley-agents/parley/internal/shape"
+	"github.com/parley-agents/parley/internal/ground/shape"
+	"github.com/parley-agents/parley/internal/ground/text/plaintext"
 )
 
 // checkReason refuses a declaration without a reason that people can read.

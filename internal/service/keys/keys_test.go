@@ -10,9 +10,9 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/bus"
+	"github.com/parley-agents/parley/internal/ground/vault"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/testing/storetest"
-	"github.com/parley-agents/parley/internal/vault"
 )
 
 // A desk is a Service over a real store, with a clock that stands still.

@@ -30,7 +30,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/strictjson"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
 )
 
 // Options changes how a Mailroom works. The zero value works.

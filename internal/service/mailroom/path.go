@@ -7,7 +7,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
-	"github.com/parley-agents/parley/internal/contact"
+	"github.com/parley-agents/parley/internal/ground/contact"
 )
 
 // Every message takes one path, whoever writes it:

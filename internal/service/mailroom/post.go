@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/contact"
+	"github.com/parley-agents/parley/internal/ground/contact"
 )
 
 // Recipient returns an agent. It reports CodeUnknownRecipient, with the nearest names,

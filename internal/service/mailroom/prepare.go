@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/nearest"
-	"github.com/parley-agents/parley/internal/shape"
-	"github.com/parley-agents/parley/internal/strictjson"
+	"github.com/parley-agents/parley/internal/ground/shape"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
+	"github.com/parley-agents/parley/internal/ground/text/nearest"
 )
 
 // maxSummary is the most characters in the summary of a status.

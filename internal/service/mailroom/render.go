@@ -15,10 +15,10 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/hub/coord"
-	"github.com/parley-agents/parley/internal/durable"
-	"github.com/parley-agents/parley/internal/pattern"
-	"github.com/parley-agents/parley/internal/plaintext"
-	"github.com/parley-agents/parley/internal/strictjson"
+	"github.com/parley-agents/parley/internal/ground/durable"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
+	"github.com/parley-agents/parley/internal/ground/text/pattern"
+	"github.com/parley-agents/parley/internal/ground/text/plaintext"
 )
 
 // The frames that stand above text of others. All text of a sender is quoted below

@@ -9,7 +9,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
-	"github.com/parley-agents/parley/internal/contact"
+	"github.com/parley-agents/parley/internal/ground/contact"
 )
 
 // maxRule is the most names in one list of a rule for contact.

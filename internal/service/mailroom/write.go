@@ -9,7 +9,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
-	"github.com/parley-agents/parley/internal/nearest"
+	"github.com/parley-agents/parley/internal/ground/text/nearest"
 )
 
 // resolveThread sets the thread of a message and checks its references.

@@ -17,9 +17,9 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/hub/coord"
-	"github.com/parley-agents/parley/internal/federation"
-	"github.com/parley-agents/parley/internal/plaintext"
-	"github.com/parley-agents/parley/internal/vault"
+	"github.com/parley-agents/parley/internal/ground/federation"
+	"github.com/parley-agents/parley/internal/ground/text/plaintext"
+	"github.com/parley-agents/parley/internal/ground/vault"
 )
 
 // Options changes how a Service works. The zero value works.

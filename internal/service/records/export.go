@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/durable"
+	"github.com/parley-agents/parley/internal/ground/durable"
 )
 
 // The parts of an export.

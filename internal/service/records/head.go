@@ -7,7 +7,7 @@ import (
 	"os"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/durable"
+	"github.com/parley-agents/parley/internal/ground/durable"
 )
 
 // headName is the file that holds the head of the journal, beside the trail.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/durable"
+	"github.com/parley-agents/parley/internal/ground/durable"
 )
 
 // A position is the part of a verification that is stored when it pauses: everything

@@ -14,11 +14,11 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/service/roots"
-	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/internal/testing/patience"
 )
 

@@ -20,11 +20,11 @@ import (
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/engine/blobs"
 	"github.com/parley-agents/parley/internal/engine/bus"
+	"github.com/parley-agents/parley/internal/ground/shape"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/records"
-	"github.com/parley-agents/parley/internal/shape"
 	"github.com/parley-agents/parley/internal/testing/storetest"
 )
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/effects"
+	"github.com/parley-agents/parley/internal/ground/effects"
 )
 
 // WholeTurn is the command of the two questions about a whole turn of an agent whose commands the

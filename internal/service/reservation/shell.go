@@ -10,7 +10,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
-	"github.com/parley-agents/parley/internal/effects"
+	"github.com/parley-agents/parley/internal/ground/effects"
 )
 
 // A touch is a file of another agent that the text of a command changes, stages or commits.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
-	"github.com/parley-agents/parley/internal/diff3"
+	"github.com/parley-agents/parley/internal/ground/diff3"
 )
 
 // Artifacts keeps content by its SHA-256.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
-	"github.com/parley-agents/parley/internal/plaintext"
+	"github.com/parley-agents/parley/internal/ground/text/plaintext"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 )
 

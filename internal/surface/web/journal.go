@@ -10,8 +10,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/internal/ground/text/plaintext"
 	"github.com/parley-agents/parley/internal/operation/api"
-	"github.com/parley-agents/parley/internal/plaintext"
 )
 
 const journalPage = 100

@@ -9,10 +9,10 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
+	"github.com/parley-agents/parley/internal/ground/text/shell"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/service/handoff"
-	"github.com/parley-agents/parley/internal/shell"
-	"github.com/parley-agents/parley/internal/strictjson"
 	runner "github.com/parley-agents/parley/internal/work/run"
 	"github.com/parley-agents/parley/protocol/sandbox"
 )

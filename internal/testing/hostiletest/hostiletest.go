@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-agents/parley/internal/plaintext"
+	"github.com/parley-agents/parley/internal/ground/text/plaintext"
 )
 
 // Marker is a word of every hostile text. An answer that has it shows text of others.

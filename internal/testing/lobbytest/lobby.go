@@ -11,11 +11,11 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/ground/vault"
 	"github.com/parley-agents/parley/internal/service/callers"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/peers"
 	"github.com/parley-agents/parley/internal/testing/storetest"
-	"github.com/parley-agents/parley/internal/vault"
 )
 
 // A Lobby is a hub that other hubs call, with a project in its store.

@@ -32,10 +32,10 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/service/roots"
-	"github.com/parley-agents/parley/internal/strictjson"
 	"github.com/parley-agents/parley/internal/work/run"
 	"github.com/parley-agents/parley/protocol/sandbox"
 )

@@ -10,8 +10,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/desk/cli"
+	"github.com/parley-agents/parley/internal/ground/text/shorten"
 	"github.com/parley-agents/parley/internal/service/reservation"
-	"github.com/parley-agents/parley/internal/shorten"
 	"github.com/parley-agents/parley/internal/work/acpguard"
 	"github.com/parley-agents/parley/internal/work/fleet"
 	"github.com/parley-agents/parley/internal/work/run"

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/process"
+	"github.com/parley-agents/parley/internal/ground/process"
 	"github.com/parley-agents/parley/internal/work/fleet"
 )
 

@@ -5,8 +5,8 @@ import (
 	"os"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/process"
-	"github.com/parley-agents/parley/internal/stray"
+	"github.com/parley-agents/parley/internal/ground/process"
+	"github.com/parley-agents/parley/internal/ground/process/stray"
 	"github.com/parley-agents/parley/internal/work/fleet"
 )
 

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parley-agents/parley/internal/pattern"
+	"github.com/parley-agents/parley/internal/ground/text/pattern"
 )
 
 // redacted replaces a secret.

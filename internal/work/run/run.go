@@ -25,8 +25,8 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/desk/cli"
+	"github.com/parley-agents/parley/internal/ground/process/stray"
 	"github.com/parley-agents/parley/internal/reach/evidence"
-	"github.com/parley-agents/parley/internal/stray"
 	"github.com/parley-agents/parley/internal/work/acpguard"
 	"github.com/parley-agents/parley/internal/work/fleet"
 	"github.com/parley-agents/parley/protocol/acp"

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/parley-agents/parley/internal/shorten"
+	"github.com/parley-agents/parley/internal/ground/text/shorten"
 	"github.com/parley-agents/parley/protocol/acp"
 	"github.com/parley-agents/parley/protocol/jsonrpc"
 	"github.com/parley-agents/parley/protocol/sandbox"

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/git"
+	"github.com/parley-agents/parley/internal/ground/git"
 )
 
 // makeWorktree makes a git worktree for the run, on a branch of its own. Both stay when

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parley-agents/parley/internal/shell"
+	"github.com/parley-agents/parley/internal/ground/text/shell"
 	"github.com/parley-agents/parley/protocol/comply/jsont"
 )
 

@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/parley-agents/parley/internal/pattern"
+	"github.com/parley-agents/parley/internal/ground/text/pattern"
 )
 
 // Variables has the value of each ${name} as compact JSON. A value is never changed:

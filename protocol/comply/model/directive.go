@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/parley-agents/parley/internal/pattern"
+	"github.com/parley-agents/parley/internal/ground/text/pattern"
 )
 
 // directive matches the beginning of a directive.

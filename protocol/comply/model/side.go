@@ -3,7 +3,7 @@ package model
 import (
 	"strings"
 
-	"github.com/parley-agents/parley/internal/pattern"
+	"github.com/parley-agents/parley/internal/ground/text/pattern"
 )
 
 // sideTopic matches requests that agents make for themselves: titles, summaries, and

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parley-agents/parley/internal/pattern"
+	"github.com/parley-agents/parley/internal/ground/text/pattern"
 )
 
 // A tool is a tool that an agent offers to its model. schema is JSON Schema as the

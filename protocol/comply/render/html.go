@@ -5,7 +5,7 @@ import (
 	"html/template"
 	"io"
 
-	"github.com/parley-agents/parley/internal/plaintext"
+	"github.com/parley-agents/parley/internal/ground/text/plaintext"
 	"github.com/parley-agents/parley/protocol/comply/rules"
 )
 

@@ -6,7 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/parley-agents/parley/internal/plaintext"
+	"github.com/parley-agents/parley/internal/ground/text/plaintext"
 	"github.com/parley-agents/parley/protocol/comply/rules"
 )
 

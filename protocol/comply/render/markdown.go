@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/parley-agents/parley/internal/plaintext"
+	"github.com/parley-agents/parley/internal/ground/text/plaintext"
 	"github.com/parley-agents/parley/protocol/comply/jsont"
 	"github.com/parley-agents/parley/protocol/comply/rules"
 )

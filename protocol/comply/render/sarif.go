@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"io"
 
-	"github.com/parley-agents/parley/internal/plaintext"
+	"github.com/parley-agents/parley/internal/ground/text/plaintext"
 	"github.com/parley-agents/parley/protocol/comply/jsont"
 	"github.com/parley-agents/parley/protocol/comply/rules"
 )

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parley-agents/parley/internal/pattern"
+	"github.com/parley-agents/parley/internal/ground/text/pattern"
 	"github.com/parley-agents/parley/protocol/comply/jsont"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/parley-agents/parley/internal/pattern"
+	"github.com/parley-agents/parley/internal/ground/text/pattern"
 	"github.com/parley-agents/parley/protocol/acp/schema"
 	"github.com/parley-agents/parley/protocol/comply/jsont"
 )

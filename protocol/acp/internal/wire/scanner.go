@@ -28,7 +28,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/parley-agents/parley/internal/strictjson"
+	"github.com/parley-agents/parley/internal/ground/strictjson"
 )
 
 // A Scanner reads one JSON value. After a problem every method does nothing and
