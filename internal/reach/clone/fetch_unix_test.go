@@ -1,6 +1,6 @@
 //go:build unix
 
-package hubgit_test
+package clone_test
 
 import (
 	"context"

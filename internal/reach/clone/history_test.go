@@ -1,4 +1,4 @@
-package hubgit_test
+package clone_test
 
 import (
 	"os"
