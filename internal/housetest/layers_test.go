@@ -27,8 +27,8 @@ var ground = []string{"internal/ground/durable", "internal/ground/text/nearest",
 var nouns = []string{"hub/actions", "hub/coord"}
 
 // layers is the map: every package with the packages of this module that it may
-// import. A new package or arrow is an edit here and in docs/architecture.md,
-// with the reason.
+// import. A new package or arrow is an edit here, with the reason; scripts/housemap
+// draws the map of docs/architecture.md from the imports.
 var layers = map[string][]string{
 	"internal/ground/strictjson":      {"internal/ground/text/nearest", "internal/ground/text/shorten"},
 	"internal/ground/durable":         {},
@@ -47,21 +47,21 @@ var layers = map[string][]string{
 	"internal/ground/git":             {},                                // git without the programs that a repository names; evidence, runs and the demo use it
 	"internal/reach/clone":            {"internal/ground/git"},           // the hub's copies of repositories; checks and landings use it
 
-	"internal/desk/checkfile":    {"hub", "internal/ground/digest", "internal/ground/strictyaml"}, // the checks of a repository's own file: the service that trusts them and "parley up" read them alike
+	"internal/ground/checkfile":  {"hub", "internal/ground/digest", "internal/ground/strictyaml"}, // the checks of a repository's own file: the service that trusts them and "parley up" read them alike
 	"internal/ground/strictyaml": {"hub"},                                                         // the configuration and files of agents; one owner of the YAML module
 
 	// The domain, and what stands beside it for other people too.
-	"internal/ground/digest": {}, // hashes of nouns, of the hub and of coordination
-	"hub/actions":            {}, // the words of the journal
-	"hub/coord":              {"internal/ground/digest"},
-	"hub":                    {"hub/actions", "hub/coord", "internal/ground/digest"},
-	"hub/schema":             {"hub"},
-	"internal/desk/briefing": {"hub"},                                                     // the text for every agent: the tools, the launch and connect give it
-	"channel":                {"hub"},                                                     // the interface of a delivery channel: others write channels, so it is public and needs nothing else
-	"protocol/jsonrpc":       {"internal/ground/strictjson", "internal/ground/text/tail"}, // names that differ in case only, JSON without HTML escapes; the end of standard error
-	"protocol/sandbox":       {"internal/ground/text/tail"},                               // the end of a command's output
-	"protocol/report":        {"internal/ground/text/shorten"},
-	"compat":                 {}, // is a new version of a schema compatible: others import it, so it needs no hub
+	"internal/ground/digest":   {}, // hashes of nouns, of the hub and of coordination
+	"hub/actions":              {}, // the words of the journal
+	"hub/coord":                {"internal/ground/digest"},
+	"hub":                      {"hub/actions", "hub/coord", "internal/ground/digest"},
+	"hub/schema":               {"hub"},
+	"internal/ground/briefing": {"hub"},                                                     // the text for every agent: the tools, the launch and connect give it
+	"channel":                  {"hub"},                                                     // the interface of a delivery channel: others write channels, so it is public and needs nothing else
+	"protocol/jsonrpc":         {"internal/ground/strictjson", "internal/ground/text/tail"}, // names that differ in case only, JSON without HTML escapes; the end of standard error
+	"protocol/sandbox":         {"internal/ground/text/tail"},                               // the end of a command's output
+	"protocol/report":          {"internal/ground/text/shorten"},
+	"compat":                   {}, // is a new version of a schema compatible: others import it, so it needs no hub
 
 	// The Agent Client Protocol.
 	"protocol/acp/internal/wire": {},
@@ -105,7 +105,7 @@ var layers = map[string][]string{
 	"internal/engine/bus":      {"hub"},
 
 	// How a hub goes out.
-	"internal/desk/cli":       {"hub", "protocol/sandbox", "internal/desk/briefing", "internal/ground/effects", "internal/ground/text/nearest", "internal/desk/quota"},                            // sandbox: the mode of each CLI for each policy; briefing: the text that each is given; effects: the files of patches
+	"internal/desk/cli":       {"hub", "protocol/sandbox", "internal/ground/briefing", "internal/ground/effects", "internal/ground/text/nearest", "internal/desk/quota"},                          // sandbox: the mode of each CLI for each policy; briefing: the text that each is given; effects: the files of patches
 	"internal/reach/evidence": {"hub", "protocol/report", "internal/ground/diff3", "internal/ground/effects", "internal/ground/git", "internal/ground/text/shorten", "internal/ground/text/tail"}, // reports whose claims it checks; merges of commits from before; the pathspecs of reservations; the end of a command's output
 
 	"internal/reach/forge":     {"hub", "internal/ground/text/shorten"},                                                                                                                                 // webhooks and APIs of code hosts
@@ -127,11 +127,11 @@ var layers = map[string][]string{
 	"internal/service/peers":        {"hub", "internal/ground/federation", "internal/ground/vault"},
 	"internal/service/callers":      {"hub", "internal/ground/handshake", "internal/ground/vault"}, // declares what it needs of keys and peers
 	"internal/service/journal":      {"hub"},
-	"internal/service/records":      {"hub", "internal/ground/durable", "internal/ground/shape"},                                // envelopes in files are read as strictly as those that come in
-	"internal/service/check":        {"hub", "internal/desk/checkfile", "internal/ground/effects", "internal/ground/text/tail"}, // effects: pathspecs; declares what it needs of repositories and of the runner
-	"internal/service/contract":     {"hub", "internal/ground/federation", "internal/ground/digest", "compat"},                  // digest: names of pairs of contents
-	"internal/service/deliberation": {"hub"},                                                                                    // declares what it needs of the mailroom
-	"internal/service/event":        {"hub", "internal/ground/text/shorten"},                                                    // declares what it needs of the mailroom and the vault
+	"internal/service/records":      {"hub", "internal/ground/durable", "internal/ground/shape"},                                  // envelopes in files are read as strictly as those that come in
+	"internal/service/check":        {"hub", "internal/ground/checkfile", "internal/ground/effects", "internal/ground/text/tail"}, // effects: pathspecs; declares what it needs of repositories and of the runner
+	"internal/service/contract":     {"hub", "internal/ground/federation", "internal/ground/digest", "compat"},                    // digest: names of pairs of contents
+	"internal/service/deliberation": {"hub"},                                                                                      // declares what it needs of the mailroom
+	"internal/service/event":        {"hub", "internal/ground/text/shorten"},                                                      // declares what it needs of the mailroom and the vault
 	"internal/service/folder":       {"hub", "internal/ground/durable"},
 	"internal/service/handoff":      {"hub", "internal/ground/shape", "internal/ground/strictjson"},
 	"internal/service/landing":      {"hub", "internal/ground/text/shorten", "internal/ground/text/tail"},                                                                                 // declares what it needs of git, checks, contracts, handoffs and the mailroom
@@ -162,7 +162,7 @@ var layers = map[string][]string{
 	"internal/surface/intake":         {"hub", "internal/reach/forge", "internal/service/event"}, // webhooks: signatures and forms of vendors
 	"internal/operation/coordination": {"hub", "compat", "internal/ground/federation", "internal/ground/text/shorten", "internal/ground/strictjson", "internal/operation/rpc", "internal/service/callers", "internal/service/contract", "internal/service/keys", "internal/service/peers"},
 	"internal/surface/mcptools": {
-		"hub", "protocol/jsonrpc", "internal/desk/briefing", "internal/work/keeper", "internal/ground/text/shorten", "internal/ground/spans", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/service/deliberation", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team", "internal/service/usage",
+		"hub", "protocol/jsonrpc", "internal/ground/briefing", "internal/work/keeper", "internal/ground/text/shorten", "internal/ground/spans", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/service/deliberation", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team", "internal/service/usage",
 	},
 
 	// Pages read and change by the tables alone; the packages below them are for the
@@ -205,19 +205,19 @@ var layers = map[string][]string{
 	"internal/desk/connect":   {"hub", "internal/ground/durable", "internal/ground/text/shell", "internal/desk/cli", "internal/operation/api", "internal/operation/rpc", "server"},
 	"internal/desk/guard":     {"hub", "internal/ground/durable", "internal/ground/effects", "internal/ground/git", "internal/ground/text/shell", "internal/desk/cli", "internal/service/reservation"}, // reservation: the types of questions and answers
 	"internal/desk/launch": { // above connect, which writes the entries of a CLI that takes none by flags; above guard, which one hook process asks beside the report
-		"hub", "channel", "internal/desk/briefing", "internal/desk/connect", "internal/ground/durable", "internal/desk/guard", "internal/ground/process", "internal/desk/quota", "internal/desk/cli", "internal/work/fleet", "internal/reach/wake",
+		"hub", "channel", "internal/ground/briefing", "internal/desk/connect", "internal/ground/durable", "internal/desk/guard", "internal/ground/process", "internal/desk/quota", "internal/desk/cli", "internal/work/fleet", "internal/reach/wake",
 		"internal/desk/transcript", "internal/service/reservation", "internal/service/usage", "internal/operation/api", "internal/operation/rpc", // usage: the form of reports
 	},
-	"internal/desk/up":           {"hub", "internal/desk/checkfile", "internal/work/keeper", "internal/desk/cli", "internal/service/team", "internal/ground/strictyaml", "internal/operation/api", "internal/operation/rpc", "protocol/sandbox"}, // keeper, team and sandbox: the types of parameters
-	"internal/desk/contractfile": {"compat", "hub", "internal/service/contract", "internal/ground/strictyaml", "internal/operation/coordination", "internal/operation/rpc"},                                                                      // contract: the types of parameters
+	"internal/desk/up":           {"hub", "internal/ground/checkfile", "internal/work/keeper", "internal/desk/cli", "internal/service/team", "internal/ground/strictyaml", "internal/operation/api", "internal/operation/rpc", "protocol/sandbox"}, // keeper, team and sandbox: the types of parameters
+	"internal/desk/contractfile": {"compat", "hub", "internal/service/contract", "internal/ground/strictyaml", "internal/operation/coordination", "internal/operation/rpc"},                                                                        // contract: the types of parameters
 	// Services for the results that commands print (access: profiles of agents).
 	"cmd/parley": {
 		"hub", "internal/ground/contact", "internal/ground/federation", "hub/schema", "server", "internal/desk/connect", "internal/desk/contractfile", "internal/desk/demo", "internal/desk/guard", "internal/desk/launch", "internal/desk/osservice", "internal/ground/strictyaml", "internal/desk/up", "internal/desk/upgrade", "internal/desk/watch", "internal/ground/durable", "internal/ground/shape", "internal/desk/cli", "internal/service/attention", "internal/service/check", "internal/service/continuation", "internal/service/event", "internal/service/landing", "internal/service/metrics", "internal/service/schedule", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/reservation", "internal/service/signin", "internal/service/team", "internal/service/usage",
 		"internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/surface/mcptools", "protocol/report", "compat", "protocol/acp", "protocol/comply", "protocol/comply/client", "protocol/comply/fixture", "protocol/comply/model", "protocol/comply/rules", "protocol/jsonrpc", "protocol/sandbox",
 		"internal/work/acpguard", "internal/ground/process/confine", "internal/work/run", "internal/work/keeper", "internal/desk/window", "internal/work/fleet", "internal/ground/vault", // the look of an operator's key
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe, and the words of its configuration; the report of a test
-		"internal/ground/git",                                                      // the commits of can-merge
-		"internal/ground/process", "internal/reach/wake", "internal/desk/briefing", // hubs that outlive a command; the results of wakes; the line that connect writes
+		"internal/ground/git",                                                        // the commits of can-merge
+		"internal/ground/process", "internal/reach/wake", "internal/ground/briefing", // hubs that outlive a command; the results of wakes; the line that connect writes
 	},
 
 	// Programs to read and to copy from.
@@ -255,10 +255,11 @@ var layers = map[string][]string{
 	"scripts/compliance":  {"protocol/comply", "protocol/comply/client", "protocol/comply/rules", "internal/testing/goodagent"},
 	"scripts/density":     {},
 	"scripts/goodclient":  {"internal/testing/goodclient"},
+	"scripts/housemap":    {},
 	"scripts/keptclient":  {"hub", "internal/work/keeper", "internal/operation/api", "internal/operation/rpc", "protocol/sandbox", "server"},
 	"scripts/goodagent":   {"internal/testing/goodagent", "internal/testing/plainagent"},
 	"scripts/prices":      {},
-	"scripts/plugins":     {"internal/desk/briefing"}, // the rules for every agent, in the skill
+	"scripts/plugins":     {"internal/ground/briefing"}, // the rules for every agent, in the skill
 	"scripts/mutants":     {"protocol/comply", "internal/testing/goodagent", "internal/testing/proof"},
 	"scripts/recording":   {},
 	"scripts/release":     {},
@@ -319,6 +320,39 @@ func TestLayers(t *testing.T) {
 		if _, ok := imported[pkg]; !ok {
 			t.Errorf("package %s is on the map but does not exist", pkg)
 		}
+	}
+}
+
+// TestProtocolWing holds that the packages of protocol import the ground alone, and of the ground nothing
+// that knows a hub: they are to become a module of their own.
+func TestProtocolWing(t *testing.T) {
+	imported := packages(t)
+	seen := map[string]bool{}
+	var walk func(pkg, path string)
+	walk = func(pkg, path string) {
+		if seen[pkg] {
+			return
+		}
+		seen[pkg] = true
+		for _, imp := range imported[pkg] {
+			to, isOurs := strings.CutPrefix(imp, module)
+			if !isOurs {
+				continue
+			}
+			if !strings.HasPrefix(to, "protocol/") && !strings.HasPrefix(to, "internal/ground/") {
+				t.Errorf("%s imports %s: the protocol's packages need the ground alone", path, to)
+				continue
+			}
+			walk(to, path+" -> "+to)
+		}
+	}
+	for pkg := range imported {
+		if strings.HasPrefix(pkg, "protocol/") {
+			walk(pkg, pkg)
+		}
+	}
+	if len(seen) == 0 {
+		t.Error("no package of the protocol was found")
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 	"path/filepath"
 	"text/template"
 
-	"github.com/parley-agents/parley/internal/desk/briefing"
+	"github.com/parley-agents/parley/internal/ground/briefing"
 )
 
 // The texts.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/parley-agents/parley/internal/desk/briefing"
 	"github.com/parley-agents/parley/internal/desk/quota"
+	"github.com/parley-agents/parley/internal/ground/briefing"
 )
 
 // codexSeconds is the limit of a hook. Codex warns of a longer one at the end of a

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/desk/briefing"
 	"github.com/parley-agents/parley/internal/desk/cli"
+	"github.com/parley-agents/parley/internal/ground/briefing"
 	"github.com/parley-agents/parley/internal/testing/patience"
 )
 

@@ -4,7 +4,7 @@ import (
 	_ "embed"
 	"encoding/json"
 
-	"github.com/parley-agents/parley/internal/desk/briefing"
+	"github.com/parley-agents/parley/internal/ground/briefing"
 	"github.com/parley-agents/parley/protocol/sandbox"
 )
 

@@ -4,7 +4,7 @@ import (
 	_ "embed"
 	"strings"
 
-	"github.com/parley-agents/parley/internal/desk/briefing"
+	"github.com/parley-agents/parley/internal/ground/briefing"
 	"github.com/parley-agents/parley/internal/ground/text/shell"
 )
 

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/desk/briefing"
 	"github.com/parley-agents/parley/internal/desk/cli"
 	"github.com/parley-agents/parley/internal/desk/connect"
+	"github.com/parley-agents/parley/internal/ground/briefing"
 	"github.com/parley-agents/parley/internal/work/fleet"
 )
 

@@ -10,10 +10,10 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/desk/briefing"
 	"github.com/parley-agents/parley/internal/desk/cli"
 	"github.com/parley-agents/parley/internal/desk/guard"
 	"github.com/parley-agents/parley/internal/desk/quota"
+	"github.com/parley-agents/parley/internal/ground/briefing"
 	"github.com/parley-agents/parley/internal/ground/process"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"

@@ -24,8 +24,8 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/desk/checkfile"
 	"github.com/parley-agents/parley/internal/desk/cli"
+	"github.com/parley-agents/parley/internal/ground/checkfile"
 	"github.com/parley-agents/parley/internal/ground/strictjson"
 	"github.com/parley-agents/parley/internal/ground/strictyaml"
 	"github.com/parley-agents/parley/internal/ground/text/pattern"

@@ -11,7 +11,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
-	"github.com/parley-agents/parley/internal/desk/checkfile"
+	"github.com/parley-agents/parley/internal/ground/checkfile"
 	"github.com/parley-agents/parley/internal/ground/text/pattern"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/desk/checkfile"
+	"github.com/parley-agents/parley/internal/ground/checkfile"
 	"github.com/parley-agents/parley/internal/ground/effects"
 )
 

@@ -24,7 +24,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/desk/briefing"
+	"github.com/parley-agents/parley/internal/ground/briefing"
 	"github.com/parley-agents/parley/internal/ground/spans"
 	"github.com/parley-agents/parley/internal/ground/text/plaintext"
 	"github.com/parley-agents/parley/internal/operation/api"

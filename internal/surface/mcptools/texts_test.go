@@ -16,7 +16,7 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/desk/briefing"
+	"github.com/parley-agents/parley/internal/ground/briefing"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/surface/mcptools"
 	"github.com/parley-agents/parley/internal/testing/tokentest"
