@@ -30,7 +30,6 @@ type oddness struct {
 	kind string // such as binary
 	id   string // of its content in git
 	size int64
-	line string // for the list, where there is more to say
 }
 
 // differenceOf returns the difference between two commits of a copy as a reviewer reads it: a list of the
