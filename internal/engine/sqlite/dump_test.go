@@ -27,8 +27,8 @@ func dumpOf(t testing.TB, s *Store, restricted bool) []dumped {
 	t.Helper()
 	var all []dumped
 	begin := func(schema int) error {
-		if schema != len(migrations) || len(all) > 0 {
-			t.Errorf("schema: got %d after %d rows, want %d first", schema, len(all), len(migrations))
+		if schema != schemaVersion() || len(all) > 0 {
+			t.Errorf("schema: got %d after %d rows, want %d first", schema, len(all), schemaVersion())
 		}
 		return nil
 	}
@@ -299,7 +299,7 @@ func TestDump(t *testing.T) {
 	fillEveryTable(t, s)
 	copyHome := filepath.Join(t.TempDir(), "copy")
 	all := dumpOf(t, s, true)
-	if err := Load(t.Context(), copyHome, len(migrations), replay(all)); err != nil {
+	if err := Load(t.Context(), copyHome, schemaVersion(), replay(all)); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("R3-005 what is loaded from a dump equals the original, table by table", func(t *testing.T) {
@@ -417,19 +417,19 @@ func TestLoad(t *testing.T) {
 		code   hub.Code
 		text   string
 	}{
-		{"a newer schema", len(migrations) + 1, all, hub.CodeConflict, "newer parley"},
+		{"a newer schema", schemaVersion() + 1, all, hub.CodeConflict, "newer parley"},
 		{"no schema", 0, all, hub.CodeInvalid, "not a schema version"},
-		{"a table that is not there", len(migrations), []dumped{{"sqlite_schema", `{}`}}, hub.CodeInvalid, `no table named "sqlite_schema"`},
-		{"a column too few", len(migrations), with("agents", `"role":"executor",`, ""), hub.CodeInvalid, "row 1 of agents: its member 2 is not role"},
-		{"a column too many", len(migrations), with("agents", `}`, `,"x":1}`), hub.CodeInvalid, "more than 6 members"},
-		{"a value of another kind", len(migrations), with("agents", `"executor"`, `["executor"]`), hub.CodeInvalid, "role: it is neither"},
-		{"a number that is not whole", len(migrations), with("agents", `"auditor":0`, `"auditor":0.5`), hub.CodeInvalid, "not a whole number"},
-		{"something behind a row", len(migrations), with("agents", `}`, `}{}`), hub.CodeInvalid, "something follows"},
-		{"a row that is no JSON", len(migrations), []dumped{{"agents", `agents`}}, hub.CodeInvalid, "not a JSON object"},
-		{"a row that is no UTF-8", len(migrations), []dumped{{"agents", "{\"id\":\"\xff\"}"}}, hub.CodeInvalid, "not valid UTF-8"},
-		{"a state that does not exist", len(migrations), with("agents", `"active"`, `"asleep"`), hub.CodeInvalid, "row 1 of agents does not fit"},
-		{"a row twice", len(migrations), append(slices.Clone(all), all[find("agents")]), hub.CodeInvalid, "row 3 of agents does not fit: it already exists"},
-		{"a row whose owner is missing", len(migrations), slices.Delete(slices.Clone(all), find("messages"), find("messages")+1), hub.CodeInvalid, "of message_meta does not fit"},
+		{"a table that is not there", schemaVersion(), []dumped{{"sqlite_schema", `{}`}}, hub.CodeInvalid, `no table named "sqlite_schema"`},
+		{"a column too few", schemaVersion(), with("agents", `"role":"executor",`, ""), hub.CodeInvalid, "row 1 of agents: its member 2 is not role"},
+		{"a column too many", schemaVersion(), with("agents", `}`, `,"x":1}`), hub.CodeInvalid, "more than 6 members"},
+		{"a value of another kind", schemaVersion(), with("agents", `"executor"`, `["executor"]`), hub.CodeInvalid, "role: it is neither"},
+		{"a number that is not whole", schemaVersion(), with("agents", `"auditor":0`, `"auditor":0.5`), hub.CodeInvalid, "not a whole number"},
+		{"something behind a row", schemaVersion(), with("agents", `}`, `}{}`), hub.CodeInvalid, "something follows"},
+		{"a row that is no JSON", schemaVersion(), []dumped{{"agents", `agents`}}, hub.CodeInvalid, "not a JSON object"},
+		{"a row that is no UTF-8", schemaVersion(), []dumped{{"agents", "{\"id\":\"\xff\"}"}}, hub.CodeInvalid, "not valid UTF-8"},
+		{"a state that does not exist", schemaVersion(), with("agents", `"active"`, `"asleep"`), hub.CodeInvalid, "row 1 of agents does not fit"},
+		{"a row twice", schemaVersion(), append(slices.Clone(all), all[find("agents")]), hub.CodeInvalid, "row 3 of agents does not fit: it already exists"},
+		{"a row whose owner is missing", schemaVersion(), slices.Delete(slices.Clone(all), find("messages"), find("messages")+1), hub.CodeInvalid, "of message_meta does not fit"},
 	} {
 		t.Run(tt.name+" is refused, and nothing is left", func(t *testing.T) {
 			home := t.TempDir()
@@ -444,15 +444,15 @@ func TestLoad(t *testing.T) {
 		home := t.TempDir()
 		other := openAt(t, home, nil)
 		id := put(t, other)
-		wantCode(t, Load(t.Context(), home, len(migrations), replay(all)), hub.CodeConflict) // it is open
+		wantCode(t, Load(t.Context(), home, schemaVersion(), replay(all)), hub.CodeConflict) // it is open
 		other.Close()
-		wantCode(t, Load(t.Context(), home, len(migrations), replay(all)), hub.CodeConflict)
+		wantCode(t, Load(t.Context(), home, schemaVersion(), replay(all)), hub.CodeConflict)
 		wantMessage(t, openAt(t, home, nil), id)
 	})
 	t.Run("what the source reports is passed on, and nothing is left", func(t *testing.T) {
 		home, broken := t.TempDir(), errors.New("the file is cut off")
 		next := replay(all[:5])
-		err := Load(t.Context(), home, len(migrations), func() (string, []byte, error) {
+		err := Load(t.Context(), home, schemaVersion(), func() (string, []byte, error) {
 			table, row, err := next()
 			if err == io.EOF {
 				err = broken
@@ -468,7 +468,7 @@ func TestLoad(t *testing.T) {
 		home := t.TempDir()
 		ctx, cancel := context.WithCancel(t.Context())
 		next := replay(all)
-		err := Load(ctx, home, len(migrations), func() (string, []byte, error) {
+		err := Load(ctx, home, schemaVersion(), func() (string, []byte, error) {
 			cancel()
 			return next()
 		})
@@ -484,7 +484,7 @@ func TestLoad(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := Load(t.Context(), home, len(migrations), replay(all)); err != nil {
+		if err := Load(t.Context(), home, schemaVersion(), replay(all)); err != nil {
 			t.Fatal(err)
 		}
 		if got := dumpOf(t, openAt(t, home, nil), false); !slices.Equal(got, dumpOf(t, s, false)) {
@@ -507,7 +507,7 @@ func TestLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 		home := t.TempDir()
-		if err := Load(t.Context(), home, len(migrations), replay(dumpOf(t, big, false))); err != nil {
+		if err := Load(t.Context(), home, schemaVersion(), replay(dumpOf(t, big, false))); err != nil {
 			t.Fatal(err)
 		}
 		if got := countFound(t, openAt(t, home, nil), "bob", "printer"); got != n {

@@ -28,8 +28,8 @@ func Load(ctx context.Context, home string, schema int, next func() (table strin
 	switch {
 	case schema < 1:
 		return hub.Errorf(hub.CodeInvalid, op, "%d is not a schema version", schema)
-	case schema > len(migrations):
-		return hub.Errorf(hub.CodeConflict, op, "the rows were written by a newer parley: schema %d, this parley supports %d", schema, len(migrations)).
+	case schema > schemaVersion():
+		return hub.Errorf(hub.CodeConflict, op, "the rows were written by a newer parley: schema %d, this parley supports %d", schema, schemaVersion()).
 			WithHint("upgrade parley; nothing was changed")
 	}
 

@@ -2,15 +2,18 @@ package sqlite
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
@@ -18,202 +21,66 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/rows"
 	"github.com/parley-agents/parley/internal/ground/durable"
+	"github.com/parley-agents/parley/internal/ground/text/pattern"
 )
 
-// The protocol's own tables, word for word, and ours.
+// The tables. A file is named after the version of the schema that it leads to: 0001 has the
+// protocol's own tables, word for word.
 //
-//go:embed schema/0001_protocol.sql
-var protocolSchema string
-
-//go:embed schema/0002_hub.sql
-var hubSchema string
-
-//go:embed schema/0003_handoffs.sql
-var handoffSchema string
-
-//go:embed schema/0004_runs.sql
-var runSchema string
-
-//go:embed schema/0005_coordination.sql
-var coordinationSchema string
-
-//go:embed schema/0006_plain.sql
-var plainSchema string
-
-//go:embed schema/0007_words.sql
-var wordSchema string
-
-//go:embed schema/0008_roots.sql
-var rootSchema string
-
-//go:embed schema/0009_readers.sql
-var readerSchema string
-
-//go:embed schema/0010_authority.sql
-var authoritySchema string
-
-//go:embed schema/0012_sums.sql
-var sumSchema string
-
-//go:embed schema/0013_teamwork.sql
-var teamworkSchema string
-
-//go:embed schema/0014_teams.sql
-var teamSchema string
-
-//go:embed schema/0015_claims.sql
-var claimSchema string
-
-//go:embed schema/0016_artifacts.sql
-var artifactSchema string
-
-//go:embed schema/0017_subscriptions.sql
-var subscriptionSchema string
-
-//go:embed schema/0019_wakes.sql
-var wakeSchema string
-
-//go:embed schema/0020_tasks.sql
-var taskSchema string
-
-//go:embed schema/0021_reservations.sql
-var reservationSchema string
-
-//go:embed schema/0022_checks.sql
-var checkSchema string
-
-//go:embed schema/0023_landing.sql
-var landingSchema string
-
-//go:embed schema/0024_gate.sql
-var gateSchema string
-
-//go:embed schema/0025_usage.sql
-var usageSchema string
-
-//go:embed schema/0026_continuations.sql
-var continuationSchema string
-
-//go:embed schema/0027_events.sql
-var eventSchema string
-
-//go:embed schema/0028_waiting.sql
-var waitingSchema string
-
-//go:embed schema/0029_undone.sql
-var undoneSchema string
-
-//go:embed schema/0031_interrupted.sql
-var interruptedSchema string
-
-//go:embed schema/0032_known_usage.sql
-var knownUsageSchema string
+//go:embed schema/0*.sql
+var schemas embed.FS
 
 // wholeSchema makes the tables of a new store at once, as all migrations together would.
 //
 //go:embed schema/whole.sql
 var wholeSchema string
 
-// migrations lead from one version of the schema to the next. The version is
-// PRAGMA user_version; acp_meta says which version of the protocol's tables
-// these are, and stays. Each runs in a transaction and may run again.
-var migrations = []func(*conn) error{
-	func(c *conn) error { return c.db.Exec(protocolSchema) },
-	func(c *conn) error {
-		if err := c.db.Exec(hubSchema); err != nil {
+// A migration leads from one version of the schema to the next. It runs in a transaction and may run again.
+type migration struct {
+	columns [][2]string // table and column of text; added where it is missing
+	sql     string
+	after   func(*conn) error // nil, or work that SQL does not express
+}
+
+// columnLine is how a file names a column that a table gets: SQLite cannot add one only if it is missing.
+var columnLine = pattern.New(`(?m)^-- column ([a-z_]+)\.([a-z_]+)$`)
+
+// migrations returns the way from an empty database. The version of a database is PRAGMA user_version;
+// acp_meta says which version of the protocol's tables these are, and stays.
+var migrations = sync.OnceValue(func() []migration {
+	names, err := fs.Glob(schemas, "schema/*.sql") // sorted
+	if err != nil {
+		panic(err)
+	}
+	all := make([]migration, len(names))
+	for i, name := range names {
+		text, err := schemas.ReadFile(name)
+		if err != nil || !strings.HasPrefix(path.Base(name), fmt.Sprintf("%04d_", i+1)) {
+			panic(fmt.Sprintf("%s is not the migration to version %d (%v)", name, i+1, err))
+		}
+		all[i].sql = string(text)
+		for _, m := range columnLine().FindAllStringSubmatch(all[i].sql, -1) {
+			all[i].columns = append(all[i].columns, [2]string{m[1], m[2]})
+		}
+	}
+	all[1].after = backfill
+	return all
+})
+
+// schemaVersion is the version of the schema that this program makes.
+func schemaVersion() int { return len(migrations()) }
+
+// run brings a database from the version before to this one.
+func (m migration) run(c *conn) error {
+	for _, column := range m.columns {
+		if err := addColumn(c, column[0], column[1]); err != nil {
 			return err
 		}
-		return backfill(c)
-	},
-	func(c *conn) error { return c.db.Exec(handoffSchema) },
-	func(c *conn) error { return c.db.Exec(runSchema) },
-	func(c *conn) error { return c.db.Exec(coordinationSchema) },
-	func(c *conn) error { return c.db.Exec(plainSchema) },
-	func(c *conn) error { return c.db.Exec(wordSchema) },
-	func(c *conn) error { return c.db.Exec(rootSchema) },
-	func(c *conn) error {
-		if err := addColumn(c, "agents", "can"); err != nil {
-			return err
-		}
-		return c.db.Exec(readerSchema)
-	},
-	func(c *conn) error {
-		for _, column := range [][2]string{{"peers", "grants_json"}, {"peers", "acts_for_json"}, {"invites", "acts_for_json"}, {"projects", "owner"}} {
-			if err := addColumn(c, column[0], column[1]); err != nil {
-				return err
-			}
-		}
-		return c.db.Exec(authoritySchema)
-	},
-	func(c *conn) error { // the writes that a copy of a project or a contract includes
-		for _, table := range []string{"projects", "contracts"} {
-			if err := addColumn(c, table, "stamps_json"); err != nil {
-				return err
-			}
-		}
-		return nil
-	},
-	func(c *conn) error { return c.db.Exec(sumSchema) }, // FillSums fills them
-	func(c *conn) error { return c.db.Exec(teamworkSchema) },
-	func(c *conn) error {
-		for _, column := range []string{"team", "team_approved_by"} {
-			if err := addColumn(c, "handoff_meta", column); err != nil {
-				return err
-			}
-		}
-		return c.db.Exec(teamSchema)
-	},
-	func(c *conn) error { return c.db.Exec(claimSchema) },
-	func(c *conn) error { return c.db.Exec(artifactSchema) },
-	func(c *conn) error { return c.db.Exec(subscriptionSchema) },
-	func(c *conn) error { // the authors of verdicts
-		for _, column := range []string{"verdict_by", "claimed_verdict"} {
-			if err := addColumn(c, "runs", column); err != nil {
-				return err
-			}
-		}
-		return nil
-	},
-	func(c *conn) error { return c.db.Exec(wakeSchema) }, // the wake machine takes over those of its documents
-	func(c *conn) error { return c.db.Exec(taskSchema) },
-	func(c *conn) error { return c.db.Exec(reservationSchema) },
-	func(c *conn) error { return c.db.Exec(checkSchema) },
-	func(c *conn) error { return c.db.Exec(landingSchema) },
-	func(c *conn) error {
-		for _, column := range [][2]string{{"contracts", "terms_json"}, {"projects", "breaking"}} {
-			if err := addColumn(c, column[0], column[1]); err != nil {
-				return err
-			}
-		}
-		return c.db.Exec(gateSchema)
-	},
-	func(c *conn) error { return c.db.Exec(usageSchema) },
-	func(c *conn) error { return c.db.Exec(continuationSchema) },
-	func(c *conn) error { return c.db.Exec(eventSchema) },
-	func(c *conn) error {
-		for _, column := range []string{"found", "head"} {
-			if err := addColumn(c, "reservations", column); err != nil {
-				return err
-			}
-		}
-		return c.db.Exec(waitingSchema)
-	},
-	func(c *conn) error { return c.db.Exec(undoneSchema) },
-	func(c *conn) error { // environments of projects, and the bounds of tokens that send evidence
-		for _, column := range [][2]string{{"projects", "environments_json"}, {"tokens", "bounds_json"}} {
-			if err := addColumn(c, column[0], column[1]); err != nil {
-				return err
-			}
-		}
-		return nil
-	},
-	func(c *conn) error { return c.db.Exec(interruptedSchema) },
-	func(c *conn) error {
-		if err := addColumn(c, "budgets", "unpriced"); err != nil {
-			return err
-		}
-		return c.db.Exec(knownUsageSchema)
-	},
+	}
+	if err := c.db.Exec(m.sql); err != nil || m.after == nil {
+		return err
+	}
+	return m.after(c)
 }
 
 // addColumn adds a column of text to a table that lacks it.
@@ -248,7 +115,7 @@ func (s *Store) ready(beforeUpgrade func(int, func(string) error) error) (*conn,
 	// The copy of the old version is made before the first change.
 	if beforeUpgrade != nil {
 		schema, err := (&conn{db: examined}).number(`PRAGMA user_version`)
-		if err == nil && schema < int64(len(migrations)) {
+		if err == nil && schema < int64(schemaVersion()) {
 			err = beforeUpgrade(int(schema), func(path string) error { return s.copyTo(context.Background(), path) })
 		}
 		if err != nil {
@@ -416,15 +283,15 @@ func examineTables(c *conn, home string) error {
 
 	newer := func(what string) error {
 		e := hub.Errorf(hub.CodeConflict, op, "hub.db was made by a newer parley: %s", what)
-		for schema := len(migrations); schema >= 0; schema-- { // a copy that this version can open
+		for schema := schemaVersion(); schema >= 0; schema-- { // a copy that this version can open
 			if dir := UpgradeDir(home, schema); exists(filepath.Join(dir, databaseName)) {
 				return e.WithHint("nothing was changed; upgrade parley, or restore the copy from before the upgrade, without later changes: %s (docs/upgrade.md)", dir)
 			}
 		}
 		return e.WithHint("nothing was changed; upgrade parley")
 	}
-	if version > int64(len(migrations)) {
-		return newer(fmt.Sprintf("schema %d, this parley supports %d", version, len(migrations)))
+	if version > int64(schemaVersion()) {
+		return newer(fmt.Sprintf("schema %d, this parley supports %d", version, schemaVersion()))
 	}
 
 	// A table of the protocol must have its columns, or it is another program's.
@@ -477,7 +344,7 @@ func migrate(c *conn) error {
 		if err != nil {
 			return engineError(op, err)
 		}
-		if version >= int64(len(migrations)) {
+		if version >= int64(schemaVersion()) {
 			return nil
 		}
 		if err := migrateOne(c, int(version)); err != nil {
@@ -496,7 +363,7 @@ func createWhole(c *conn) (err error) {
 	if err := c.db.Exec(wholeSchema); err != nil {
 		return err
 	}
-	return c.db.Exec(fmt.Sprintf(`PRAGMA user_version = %d`, len(migrations)))
+	return c.db.Exec(fmt.Sprintf(`PRAGMA user_version = %d`, schemaVersion()))
 }
 
 // migrateOne leads from one version of the schema to the next.
@@ -506,7 +373,7 @@ func migrateOne(c *conn, from int) (err error) {
 		return err
 	}
 	defer txn.End(&err)
-	if err := migrations[from](c); err != nil {
+	if err := migrations()[from].run(c); err != nil {
 		return err
 	}
 	return c.db.Exec(fmt.Sprintf(`PRAGMA user_version = %d`, from+1))

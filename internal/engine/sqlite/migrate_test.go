@@ -36,9 +36,21 @@ func TestWholeSchema(t *testing.T) {
 		t.Errorf("schema/whole.sql does not make what the migrations make; write it anew with go test ./internal/engine/sqlite -run TestWholeSchema -update-schema\ngot:\n%s\nwant:\n%s", got, want)
 	}
 	for _, c := range []*conn{whole, migrated} {
-		if version, err := c.number(`PRAGMA user_version`); err != nil || version != int64(len(migrations)) {
-			t.Errorf("the version of the schema is %d, %v, want %d", version, err, len(migrations))
+		if version, err := c.number(`PRAGMA user_version`); err != nil || version != int64(schemaVersion()) {
+			t.Errorf("the version of the schema is %d, %v, want %d", version, err, schemaVersion())
 		}
+	}
+}
+
+// TestMigrationsAreFiles holds that every file of the schema is a migration, or the whole of them: a file
+// with another name would never run.
+func TestMigrationsAreFiles(t *testing.T) {
+	files, err := os.ReadDir("schema")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) != schemaVersion()+1 {
+		t.Errorf("there are %d files for %d versions: a migration is named 0NNN_noun.sql, and whole.sql has all of them", len(files), schemaVersion())
 	}
 }
 

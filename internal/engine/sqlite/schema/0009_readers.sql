@@ -1,3 +1,5 @@
+-- column agents.can
+
 -- Short names of messages (m17) and handoffs (h3) on this hub. They are given in
 -- order of arrival and never again: the row with the greatest number of a kind is
 -- not removed.

@@ -1,3 +1,8 @@
+-- column peers.grants_json
+-- column peers.acts_for_json
+-- column invites.acts_for_json
+-- column projects.owner
+
 -- Project tokens. The tokens themselves are nowhere.
 CREATE TABLE IF NOT EXISTS tokens (
   id               TEXT PRIMARY KEY,       -- jti

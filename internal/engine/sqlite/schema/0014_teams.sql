@@ -1,3 +1,6 @@
+-- column handoff_meta.team
+-- column handoff_meta.team_approved_by
+
 -- Teams, their members and tasks. The columns are those by which they are found; the
 -- noun itself is body_json.
 CREATE TABLE IF NOT EXISTS teams (

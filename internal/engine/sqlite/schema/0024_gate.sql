@@ -1,3 +1,6 @@
+-- column contracts.terms_json
+-- column projects.breaking
+
 -- The verdicts on two contents of a contract, with the version of the rules.
 CREATE TABLE IF NOT EXISTS contract_verdicts (
   project   TEXT NOT NULL,

@@ -1,3 +1,6 @@
+-- column reservations.found
+-- column reservations.head
+
 -- A reservation can wait for another one of the same path, and knows the content that the hub
 -- found last beside the one that it saw of the holder, and the file in the checked-out commit.
 DROP TABLE IF EXISTS reservations_next;

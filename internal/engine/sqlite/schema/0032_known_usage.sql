@@ -1,3 +1,5 @@
+-- column budgets.unpriced
+
 -- A call belongs to its agent: a report of one agent hides no call of another. What the hub read itself
 -- is known; the rest is the word of the agent.
 DROP TABLE IF EXISTS usages_next;

@@ -1,0 +1,3 @@
+-- The writes that a copy of a project or a contract includes.
+-- column projects.stamps_json
+-- column contracts.stamps_json

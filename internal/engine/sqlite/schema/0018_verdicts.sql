@@ -1,0 +1,4 @@
+-- The author of the verdict on a run and, if it is an agent that speaks about its own
+-- work, the verdict that it claims.
+-- column runs.verdict_by
+-- column runs.claimed_verdict

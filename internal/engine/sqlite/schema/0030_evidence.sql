@@ -1,0 +1,3 @@
+-- The environments of a project, and the bounds of a token that sends evidence.
+-- column projects.environments_json
+-- column tokens.bounds_json
