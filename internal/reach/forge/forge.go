@@ -19,6 +19,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -35,57 +36,76 @@ type Hook struct {
 	Fields map[string]string // of a generic source: members of an event by their JSON pointers
 }
 
+// A vendor is all that the hub knows of one kind of sender.
+type vendor interface {
+	// verify checks that a request was signed with the secret, in a time that does not depend on the
+	// signature.
+	verify(secret string, header http.Header, body []byte, now time.Time) bool
+	// parse returns the event of a request.
+	parse(h Hook) (hub.Event, error)
+	// ids returns the names by which a repetition of the request is known. body is the one that follows
+	// from the signed body.
+	ids(h http.Header, body string) []string
+	// checkSecret refuses a secret that the vendor cannot have given out.
+	checkSecret(secret string) error
+
+	// api returns the address of the vendor's API; "" if it has none that all use.
+	api() string
+	// feeds returns the lists of the API with the events of a repository; none if it has no API.
+	feeds(repo string) []feed
+	// authorize adds the token of a question.
+	authorize(h http.Header, token string)
+}
+
+// vendors has a row for each of hub.EventVendors.
+var vendors = map[hub.EventVendor]vendor{
+	hub.VendorGitHub:  github{},
+	hub.VendorGitLab:  gitlab{},
+	hub.VendorGitea:   gitea{},
+	hub.VendorGeneric: generic{},
+}
+
+// pushOnly is the part of a vendor without an API.
+type pushOnly struct{}
+
+func (pushOnly) api() string                   { return "" }
+func (pushOnly) feeds(string) []feed           { return nil }
+func (pushOnly) authorize(http.Header, string) {}
+
+// anySecret is the part of a vendor whose users choose the secret.
+type anySecret struct{}
+
+func (anySecret) checkSecret(string) error { return nil }
+
 // Parse returns the event of a webhook, without its source. It reports CodeInvalid for a body that
 // is not in the form of the vendor. A kind of event that it does not know is hub.EventOther, with
 // the members that all events of the vendor have.
 func Parse(h Hook) (hub.Event, error) {
-	var e hub.Event
-	var err error
-	switch h.Vendor {
-	case hub.VendorGitHub:
-		e, err = parseGitHub(h.Header, h.Body)
-	case hub.VendorGitLab:
-		e, err = parseGitLab(h.Header.Get("X-Gitlab-Event"), h.Body)
-	case hub.VendorGitea:
-		e, err = parseGitea(first(h.Header, "X-Gitea-Event", "X-Forgejo-Event"), h.Body)
-	case hub.VendorGeneric:
-		e, err = parseGeneric(h.Body, h.Fields)
-	default:
+	v, ok := vendors[h.Vendor]
+	if !ok {
 		return hub.Event{}, hub.Errorf(hub.CodeInvalid, "forge.Parse", "unknown vendor %q", h.Vendor)
 	}
+	e, err := v.parse(h)
 	if err != nil {
 		return hub.Event{}, hub.Errorf(hub.CodeInvalid, "forge.Parse", "the body is not in the form of %s: %v", h.Vendor, err)
 	}
-	e.Deliveries = deliveries(h)
+
+	sum := sha256.Sum256(h.Body)
+	e.Deliveries = v.ids(h.Header, "body:"+hex.EncodeToString(sum[:]))
 	return bounded(e), nil
 }
 
-// deliveries returns the ids of a webhook. The header with the id of a delivery is not signed by
-// GitHub and Gitea, so the hash of the signed body is an id, too: a request that somebody recorded
-// cannot come again under another id. Generic requests sign their id. GitLab's id is the same for all
-// tries of a delivery, and signed if the source has a signing token, in Webhook-Id; requests of
-// servers that are too old for it are known by the body alone.
-func deliveries(h Hook) []string {
-	sum := sha256.Sum256(h.Body)
-	body := "body:" + hex.EncodeToString(sum[:])
-	id := ""
-	switch h.Vendor {
-	case hub.VendorGitHub:
-		id = h.Header.Get("X-GitHub-Delivery")
-	case hub.VendorGitea:
-		id = first(h.Header, "X-Gitea-Delivery", "X-Forgejo-Delivery")
-	case hub.VendorGitLab:
-		if key := first(h.Header, standardID, "Idempotency-Key"); key != "" {
-			return []string{"id:" + shorten.Bytes(key, maxDelivery)}
-		}
-	case hub.VendorGeneric:
-		return []string{"id:" + shorten.Bytes(h.Header.Get(DeliveryHeader), maxDelivery)}
-	}
+// idBeside returns the ids of a request whose header with an id is not signed: the hash of the signed
+// body is an id, too, so that a request which somebody recorded cannot come again under another id.
+func idBeside(id, body string) []string {
 	if id == "" {
 		return []string{body}
 	}
-	return []string{"id:" + shorten.Bytes(id, maxDelivery), body}
+	return []string{idOf(id), body}
 }
+
+// idOf returns the id that a header has.
+func idOf(header string) string { return "id:" + shorten.Bytes(header, maxDelivery) }
 
 // first returns the first header that is set.
 func first(h http.Header, names ...string) string {

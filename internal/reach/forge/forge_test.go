@@ -360,3 +360,18 @@ func TestPollLimits(t *testing.T) {
 		s.Close()
 	}
 }
+
+// TestEveryVendorHasItsRow holds that a vendor of the hub's list is in the table, and no other.
+func TestEveryVendorHasItsRow(t *testing.T) {
+	for _, name := range hub.EventVendors {
+		if forge.Verify(name, "secret", http.Header{}, nil, time.Now()) == nil {
+			t.Errorf("%s takes a request without a signature", name)
+		}
+		if _, err := forge.Parse(forge.Hook{Vendor: name, Header: http.Header{}, Body: []byte("{}")}); err != nil && strings.Contains(err.Error(), "unknown vendor") {
+			t.Errorf("%s is not in the table of vendors", name)
+		}
+	}
+	if _, err := forge.Parse(forge.Hook{Vendor: "nobody", Body: []byte("{}")}); err == nil {
+		t.Error("a vendor that is not in the list has an event")
+	}
+}

@@ -4,13 +4,41 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/ground/text/shorten"
 )
+
+// generic is any program, in the form of this hub.
+type generic struct {
+	pushOnly
+	anySecret
+}
+
+func (generic) parse(h Hook) (hub.Event, error) { return parseGeneric(h.Body, h.Fields) }
+
+// ids returns the id that the sender chose, which is signed.
+func (generic) ids(h http.Header, _ string) []string { return []string{idOf(h.Get(DeliveryHeader))} }
+
+// verify checks X-Parley-Signature: t=SECONDS,v1=HEX with the HMAC-SHA256 of SECONDS, a full stop, the
+// value of X-Parley-Delivery, a full stop and the body.
+func (generic) verify(secret string, header http.Header, body []byte, now time.Time) bool {
+	stamp, rest, _ := strings.Cut(single(header, SignatureHeader), ",")
+	seconds, hasTime := strings.CutPrefix(stamp, "t=")
+	text, hasSum := strings.CutPrefix(rest, "v1=")
+	id := single(header, DeliveryHeader)
+	hasID := id != "" && len(id) <= maxDelivery
+	isWhole := hasTime && hasSum && hasID
+	if !isWhole || !isRecent(seconds, now) {
+		return false
+	}
+	return sameSum(text, sum(secret, signedContent(seconds, id, body)))
+}
 
 // fieldNames are the members of an event that a generic body has, or that pointers find in it.
 var fieldNames = []string{"kind", "name", "state", "repository", "branch", "commit", "task", "actor", "title", "url", "text", "member"}

@@ -2,10 +2,43 @@ package forge
 
 import (
 	"cmp"
+	"net/http"
 	"strings"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
 )
+
+// gitea is Gitea, and Forgejo with its own names of headers.
+type gitea struct{ anySecret }
+
+func (gitea) api() string { return "" }
+
+func (gitea) parse(h Hook) (hub.Event, error) {
+	return parseGitea(first(h.Header, "X-Gitea-Event", "X-Forgejo-Event"), h.Body)
+}
+
+func (gitea) ids(h http.Header, body string) []string {
+	return idBeside(first(h, "X-Gitea-Delivery", "X-Forgejo-Delivery"), body)
+}
+
+// verify checks X-Gitea-Signature: the HMAC-SHA256 of the body in hexadecimal.
+func (gitea) verify(secret string, header http.Header, body []byte, _ time.Time) bool {
+	text := single(header, "X-Gitea-Signature")
+	if text == "" {
+		text = single(header, "X-Forgejo-Signature")
+	}
+	return sameSum(text, sum(secret, body))
+}
+
+func (gitea) feeds(repo string) []feed {
+	return []feed{
+		{"/repos/" + repo + "/activities/feeds?limit=50", giteaFeed, false},
+		{"/repos/" + repo + "/actions/tasks?limit=50", runsFeed, true},
+	}
+}
+
+func (gitea) authorize(h http.Header, token string) { h.Set("Authorization", "token "+token) }
 
 // A giteaReview is the review in an event of Gitea.
 type giteaReview struct {

@@ -7,9 +7,36 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
 )
+
+// github is GitHub.
+type github struct{ anySecret }
+
+func (github) api() string { return "https://api.github.com" }
+
+func (github) parse(h Hook) (hub.Event, error) { return parseGitHub(h.Header, h.Body) }
+
+func (github) ids(h http.Header, body string) []string {
+	return idBeside(h.Get("X-GitHub-Delivery"), body)
+}
+
+// verify checks X-Hub-Signature-256: sha256= and the HMAC-SHA256 of the body in hexadecimal.
+func (github) verify(secret string, header http.Header, body []byte, _ time.Time) bool {
+	text, isSHA256 := strings.CutPrefix(single(header, "X-Hub-Signature-256"), "sha256=")
+	return isSHA256 && sameSum(text, sum(secret, body))
+}
+
+func (github) feeds(repo string) []feed {
+	return []feed{
+		{"/repos/" + repo + "/events?per_page=100", githubFeed, false},
+		{"/repos/" + repo + "/actions/runs?status=completed&per_page=50", runsFeed, true},
+	}
+}
+
+func (github) authorize(h http.Header, token string) { h.Set("Authorization", "Bearer "+token) }
 
 // An account is a user or an organization of GitHub or Gitea.
 type account struct {

@@ -2,10 +2,107 @@ package forge
 
 import (
 	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
 )
+
+// gitlab is GitLab.
+type gitlab struct{}
+
+func (gitlab) api() string { return "https://gitlab.com/api/v4" }
+
+func (gitlab) parse(h Hook) (hub.Event, error) {
+	return parseGitLab(h.Header.Get("X-Gitlab-Event"), h.Body)
+}
+
+// ids returns GitLab's id, which is the same for all tries of a delivery, and signed if the source has a
+// signing token, in Webhook-Id. Requests of servers that are too old for it are known by the body alone.
+func (gitlab) ids(h http.Header, body string) []string {
+	if key := first(h, standardID, "Idempotency-Key"); key != "" {
+		return []string{idOf(key)}
+	}
+	return []string{body}
+}
+
+// verify checks X-Gitlab-Token, which is the secret itself, or with a signing token, which begins with
+// whsec_, Webhook-Signature: the HMAC-SHA256 of Webhook-Id, a full stop, Webhook-Timestamp, a full stop
+// and the body, as v1, and base64. A request that has a signing token in X-Gitlab-Token is refused.
+func (gitlab) verify(secret string, header http.Header, body []byte, now time.Time) bool {
+	if isSigningToken(secret) {
+		return verifyStandard(secret, header, body, now)
+	}
+	// Hashes have one length, so that the comparison tells nothing about that of the secret.
+	given := sha256.Sum256([]byte(single(header, "X-Gitlab-Token")))
+	want := sha256.Sum256([]byte(secret))
+	return hmac.Equal(given[:], want[:])
+}
+
+func (gitlab) feeds(repo string) []feed {
+	project := "/projects/" + url.PathEscape(repo)
+	return []feed{
+		{project + "/events?per_page=100", gitlabFeed, false},
+		{project + "/pipelines?per_page=50", pipelineFeed, true},
+	}
+}
+
+func (gitlab) authorize(h http.Header, token string) { h.Set("PRIVATE-TOKEN", token) }
+
+// The form of Standard Webhooks (standardwebhooks.com), in which GitLab signs.
+const (
+	signingPrefix   = "whsec_" // of a signing token; the key follows in base64
+	standardID      = "Webhook-Id"
+	standardTime    = "Webhook-Timestamp"
+	standardSums    = "Webhook-Signature" // a list with spaces, such as v1,BASE64
+	maxStandardSums = 10
+)
+
+// isSigningToken reports whether the secret of a source is a signing token of GitLab.
+func isSigningToken(secret string) bool { return strings.HasPrefix(secret, signingPrefix) }
+
+// signingKey returns the key of a signing token; nil if it has none.
+func signingKey(token string) []byte {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(token, signingPrefix))
+	if err != nil || len(key) < minSigningKey {
+		return nil
+	}
+	return key
+}
+
+// minSigningKey is the least number of bytes of a signing key; GitLab's have 32.
+const minSigningKey = 16
+
+func (gitlab) checkSecret(secret string) error {
+	if isSigningToken(secret) && signingKey(secret) == nil {
+		return hub.Errorf(hub.CodeInvalid, "forge.CheckSecret", "the signing token is not %s and a key in base64", signingPrefix).
+			WithHint("copy it again from the webhook's settings on GitLab")
+	}
+	return nil
+}
+
+// verifyStandard checks a signature with a signing token. A webhook whose token is being changed has
+// several signatures, of which one must be right.
+func verifyStandard(token string, header http.Header, body []byte, now time.Time) bool {
+	key := signingKey(token)
+	id, seconds := single(header, standardID), single(header, standardTime)
+	if key == nil || id == "" || !isRecent(seconds, now) {
+		return false
+	}
+	want := sum(string(key), signedContent(id, seconds, body))
+	all := strings.Fields(single(header, standardSums))
+	return slices.ContainsFunc(all[:min(len(all), maxStandardSums)], func(one string) bool {
+		text, isSHA256 := strings.CutPrefix(one, "v1,")
+		got, err := base64.StdEncoding.DecodeString(text)
+		return isSHA256 && err == nil && hmac.Equal(got, want)
+	})
+}
 
 // A gitlabBody has the members of the events of GitLab that are read.
 type gitlabBody struct {

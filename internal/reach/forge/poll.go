@@ -29,14 +29,12 @@ const (
 )
 
 // DefaultAPI returns the address of the API of a vendor; "" if it has no address that all use.
-func DefaultAPI(v hub.EventVendor) string {
-	switch v {
-	case hub.VendorGitHub:
-		return "https://api.github.com"
-	case hub.VendorGitLab:
-		return "https://gitlab.com/api/v4"
+func DefaultAPI(name hub.EventVendor) string {
+	v, ok := vendors[name]
+	if !ok {
+		return ""
 	}
-	return ""
+	return v.api()
 }
 
 // CheckAPI refuses an address over which a token could be overheard.
@@ -101,37 +99,17 @@ type stamped struct {
 	at hub.Time
 }
 
-// feeds returns the lists of a vendor that have the events of a repository.
-func feeds(q Question) []feed {
-	repo := strings.Trim(q.Repository, "/")
-	switch q.Vendor {
-	case hub.VendorGitHub:
-		return []feed{
-			{"/repos/" + repo + "/events?per_page=100", githubFeed, false},
-			{"/repos/" + repo + "/actions/runs?status=completed&per_page=50", runsFeed, true},
-		}
-	case hub.VendorGitLab:
-		project := "/projects/" + url.PathEscape(repo)
-		return []feed{
-			{project + "/events?per_page=100", gitlabFeed, false},
-			{project + "/pipelines?per_page=50", pipelineFeed, true},
-		}
-	case hub.VendorGitea:
-		return []feed{
-			{"/repos/" + repo + "/activities/feeds?limit=50", giteaFeed, false},
-			{"/repos/" + repo + "/actions/tasks?limit=50", runsFeed, true},
-		}
-	}
-	return nil
-}
-
 // Poll returns the events of a repository since a position. A list that did not change since the
 // last question costs the vendor nothing: it is asked for with the tag of its last answer. A list
 // that cannot be read does not hide the others: the answer has their events, beside the error.
 func (c *Client) Poll(ctx context.Context, q Question, from Position) (Answer, error) {
 	out := Answer{Position: Position{Since: from.Since, ETags: map[string]string{}}}
-	all := feeds(q)
-	if all == nil {
+	var all []feed
+	v, ok := vendors[q.Vendor]
+	if ok {
+		all = v.feeds(strings.Trim(q.Repository, "/"))
+	}
+	if len(all) == 0 {
 		return out, hub.Errorf(hub.CodeInvalid, "forge.Poll", "the events of %s cannot be polled", q.Vendor)
 	}
 
@@ -197,7 +175,9 @@ func (c *Client) get(ctx context.Context, q Question, path, etag string) (page, 
 	if etag != "" {
 		req.Header.Set("If-None-Match", etag)
 	}
-	authorize(req, q)
+	if q.Token != "" {
+		vendors[q.Vendor].authorize(req.Header, q.Token)
+	}
 
 	answer, err := cmp.Or(c.HTTP, plainClient).Do(req)
 	if err != nil {
@@ -221,19 +201,6 @@ func (c *Client) get(ctx context.Context, q Question, path, etag string) (page, 
 		return out, hub.Errorf(hub.CodeUnreachable, op, "the answer of %s cannot be read: %v", q.API, err)
 	}
 	return out, nil
-}
-
-// authorize adds the token of a question.
-func authorize(req *http.Request, q Question) {
-	switch {
-	case q.Token == "":
-	case q.Vendor == hub.VendorGitLab:
-		req.Header.Set("PRIVATE-TOKEN", q.Token)
-	case q.Vendor == hub.VendorGitea:
-		req.Header.Set("Authorization", "token "+q.Token)
-	default:
-		req.Header.Set("Authorization", "Bearer "+q.Token)
-	}
 }
 
 // refusal is the error for a status of an API.

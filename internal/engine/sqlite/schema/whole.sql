@@ -977,13 +977,6 @@ CREATE TABLE rescues (
   body_json TEXT NOT NULL
 );
 
-CREATE TABLE event_sources (
-  name      TEXT PRIMARY KEY,
-  vendor    TEXT NOT NULL CHECK (vendor IN ('github','gitlab','gitea','generic')),
-  revision  INTEGER NOT NULL,
-  body_json TEXT NOT NULL
-) WITHOUT ROWID;
-
 CREATE TABLE event_deliveries (
   source TEXT NOT NULL,
   id     TEXT NOT NULL,
@@ -1125,6 +1118,13 @@ CREATE INDEX usages_team ON usages (team, at) WHERE team IS NOT NULL;
 CREATE INDEX usages_run ON usages (run) WHERE run IS NOT NULL;
 
 CREATE INDEX usages_id ON usages (id);
+
+CREATE TABLE "event_sources" (
+  name      TEXT PRIMARY KEY,
+  vendor    TEXT NOT NULL,
+  revision  INTEGER NOT NULL,
+  body_json TEXT NOT NULL
+) WITHOUT ROWID;
 
 INSERT INTO message_text (message_text, rank) VALUES ('automerge', 16);
 INSERT INTO acp_meta (key, value) VALUES ('package_hash', 'sha256 of RFC 8785 without verification.package_hash');
