@@ -30,11 +30,13 @@ func engineError(err error) error {
 	// The codes are those of the SQLSTATE table of PostgreSQL.
 	switch {
 	case pg.Code == "23505":
-		return hub.Errorf(hub.CodeConflict, "", "it already exists: %s", pg.ConstraintName)
+		return hub.Errorf(hub.CodeConflict, "", "it already exists")
 	case pg.Code == "23503":
 		return hub.Errorf(hub.CodeNotFound, "", "the row that this one refers to does not exist")
-	case pg.Code == "23514", pg.Code == "23502", pg.Code == "P0001":
+	case pg.Code == "P0001": // the words of a trigger of the schema
 		return hub.Errorf(hub.CodeInvalid, "", "%s", pg.Message)
+	case pg.Code == "23514", pg.Code == "23502":
+		return hub.Errorf(hub.CodeInvalid, "", "a value is not one that the store allows")
 	case pg.Code == "22021", pg.Code == "22P05":
 		return hub.Errorf(hub.CodeInvalid, "", "the database cannot store a character in the text: %s", pg.Message)
 

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"errors"
 	"os"
+	"strings"
 
 	"github.com/ncruces/go-sqlite3"
 
@@ -13,8 +14,8 @@ import (
 // restoreHint tells the operator how to go on after damage.
 const restoreHint = "restore a backup, or move hub.db and its companion files away; nothing was changed"
 
-// engineError turns an error of the driver into one of the hub's. The driver's
-// own error goes no further; only its text does.
+// engineError turns an error of the driver into one of the hub's. The driver's own error goes no
+// further; of a broken constraint its text does not either.
 func engineError(op string, err error) error {
 	if err == nil {
 		return nil
@@ -60,12 +61,24 @@ func engineError(op string, err error) error {
 	case sqlite3.CONSTRAINT:
 		switch code {
 		case sqlite3.CONSTRAINT_UNIQUE, sqlite3.CONSTRAINT_PRIMARYKEY, sqlite3.CONSTRAINT_ROWID:
-			return hub.Errorf(hub.CodeConflict, op, "it already exists: %v", err)
+			return hub.Errorf(hub.CodeConflict, op, "it already exists")
 		case sqlite3.CONSTRAINT_FOREIGNKEY:
 			return hub.Errorf(hub.CodeNotFound, op, "the row that this one refers to does not exist")
-		case sqlite3.CONSTRAINT_TRIGGER, sqlite3.CONSTRAINT_CHECK, sqlite3.CONSTRAINT_NOTNULL:
-			return hub.Errorf(hub.CodeInvalid, op, "%v", err)
+		case sqlite3.CONSTRAINT_TRIGGER:
+			return hub.Errorf(hub.CodeInvalid, op, "%s", triggerText(err))
+		case sqlite3.CONSTRAINT_CHECK, sqlite3.CONSTRAINT_NOTNULL:
+			return hub.Errorf(hub.CodeInvalid, op, "a value is not one that the store allows")
 		}
 	}
 	return hub.Errorf(hub.CodeInternal, op, "%v", err)
+}
+
+// triggerText returns the words of a trigger of the schema without those of the driver.
+func triggerText(err error) string {
+	const before = "constraint failed: "
+	text := err.Error()
+	if i := strings.LastIndex(text, before); i >= 0 {
+		return text[i+len(before):]
+	}
+	return text
 }

@@ -100,3 +100,37 @@ func query(t *testing.T, c *conn, sql string) []string {
 	}
 	return all
 }
+
+// TestConstraintsSpeakPlainly makes each kind of constraint fail: the text has no words of the driver.
+func TestConstraintsSpeakPlainly(t *testing.T) {
+	c := openEmpty(t)
+	if err := createWhole(c); err != nil {
+		t.Fatal(err)
+	}
+	const agent = `INSERT INTO agents (id, role, auditor, state, created_at) VALUES `
+	if err := c.db.Exec(agent + `('ada', 'executor', 0, 'active', 'now')`); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.db.Exec(`INSERT INTO messages (id, from_agent, to_agents_json, type, status, payload_json, policy_json, payload_bytes, created_at, updated_at)
+		VALUES ('m', 'ada', '["bo"]', 'x', 'pending', '{}', '{}', 2, 'now', 'now')`); err != nil {
+		t.Fatal(err)
+	}
+	for kind, sql := range map[string]string{
+		"a value twice":              agent + `('ada', 'executor', 0, 'active', 'now')`,
+		"a word that is not allowed": agent + `('bo', 'executor', 0, 'asleep', 'now')`,
+		"nothing":                    agent + `('bo', NULL, 0, 'active', 'now')`,
+		"a trigger":                  `UPDATE messages SET status = 'eaten'`,
+	} {
+		err := engineError("test", c.db.Exec(sql))
+		if err == nil {
+			t.Errorf("%s: nothing failed", kind)
+			continue
+		}
+		t.Logf("%s: %v", kind, err)
+		for _, word := range []string{"sqlite", "constraint", "CHECK", "UNIQUE", "NULL", "agents."} {
+			if strings.Contains(err.Error(), word) {
+				t.Errorf("%s: the text has the driver's word %q: %v", kind, word, err)
+			}
+		}
+	}
+}
