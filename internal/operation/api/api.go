@@ -74,11 +74,11 @@ type Services struct {
 // The operations.
 var (
 	Send    = rpc.AsTool(changes("acp/send", "Send a message to other agents, or ask them a question (a text that ends in ?).", send), "acp_send", "Send a message, ask an agent", sendSchema)
-	Respond = rpc.AsTool(changes("acp/respond", "Answer a message: reply to its sender. Thread and recipient follow from it, and it counts as read.", respond), "acp_respond", "Reply to a message", respondSchema)
+	Respond = rpc.AsTool(changes("acp/respond", "Answer a message from other agents: reply to its sender. Thread and recipient follow from it, and it counts as read.", respond), "acp_respond", "Reply to a message", respondSchema)
 	Query   = rpc.AsTool(reads("acp/query", "Search messages that you sent or received, newest first; or show how a negotiation or disagreement stands, and what you may do.", query), "acp_query", "Search messages", querySchema)
-	Inbox   = rpc.Within(mailroom.MaxWait+rpc.Soon, rpc.AsTool(changes("acp/inbox", "Read your inbox: messages from other agents, most pressing first, and who is there. Ack the ones you have dealt with, else they come again.", inbox), "acp_inbox", "Read the inbox, wait for messages", inboxSchema))
+	Inbox   = rpc.Within(mailroom.MaxWait+rpc.Soon, rpc.AsTool(changes("acp/inbox", "Read your inbox: messages and tasks from other agents, most pressing first, and who is there. Ack the ones you have dealt with, else they come again.", inbox), "acp_inbox", "Read the inbox, wait for messages", inboxSchema))
 	Status  = rpc.AsTool(changes("acp/status", "Report the status of your work to the coordinators.", status), "acp_status", "Report status", statusSchema)
-	Handoff = rpc.Within(check.MaxWait+rpc.Soon, rpc.AsTool(readable(changes("acp/handoff", "Hand over a task to another agent, or accept, reject and complete one handed to you. The hub checks files, hashes and commits before it believes them.", handoffs)), "acp_handoff", "Hand over a task", handoffSchema))
+	Handoff = rpc.Within(check.MaxWait+rpc.Soon, rpc.AsTool(readable(changes("acp/handoff", "Hand over a task to other agents, or accept, reject and complete one that came as a message. The hub checks files, hashes and commits before it believes them.", handoffs)), "acp_handoff", "Hand over a task", handoffSchema))
 
 	Team       = rpc.Needs(rpc.AsTool(readable(changes("acp/team", "Work in a team: members with roles, tasks, decisions. Your role in the team decides what you may do.", teamwork)), "acp_team", "Teams, roles and tasks", teamSchema), hub.FeatureTeamspaces)
 	TeamPolicy = rpc.Needs(readable(changes("parley/team/policy", "Show which role may do what in a team; the operator changes cells of that matrix, and the successors of owners that cannot go on.", teamPolicy)), hub.FeatureTeamspaces)

@@ -205,9 +205,12 @@ func listsOnce(req mcp.Request) bool {
 // coordinateTool is the tool for projects between repositories.
 const coordinateTool = "coordinate"
 
-// inboxTool is the tool with which an agent begins. Clients that load tools when they
-// are searched for load it at once.
+// inboxTool is the tool with which an agent begins.
 const inboxTool = "acp_inbox"
+
+// mailTools are the tools with which an agent reads its mail and answers it. Clients that load tools when
+// they are searched for load these at once, so that an answer costs no search.
+var mailTools = []string{inboxTool, api.Respond.Tool}
 
 // Tool returns the definition of an operation as a model sees it.
 func Tool(o rpc.Spec) *mcp.Tool {
@@ -216,7 +219,7 @@ func Tool(o rpc.Spec) *mcp.Tool {
 		Name: o.Tool, Title: o.Title, Description: o.Doc, InputSchema: o.Input,
 		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: !o.Changes, DestructiveHint: &no, OpenWorldHint: &no},
 	}
-	if o.Tool == inboxTool {
+	if slices.Contains(mailTools, o.Tool) {
 		t.Meta = mcp.Meta{"anthropic/alwaysLoad": true}
 	}
 	return t

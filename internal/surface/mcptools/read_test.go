@@ -271,7 +271,11 @@ func TestProgress(t *testing.T) {
 func TestDefinitions(t *testing.T) {
 	r := start(t, server.Options{})
 	words := map[string][]string{
-		"acp_send": {"message", "ask"}, "acp_inbox": {"inbox", "message"}, "acp_handoff": {"hand over", "task"}, "coordinate": {"contract"},
+		"acp_send": {"message", "ask"}, "acp_inbox": {"inbox", "message", "task"}, "acp_handoff": {"hand over", "task", "message"}, "coordinate": {"contract"},
+	}
+	// One search for these words finds all that an agent needs for its mail and its tasks.
+	for _, name := range []string{"acp_inbox", "acp_send", "acp_respond", "acp_handoff"} {
+		words[name] = append(words[name], "message", "other agents")
 	}
 	for _, tool := range r.overHTTP(t, r.operator).tools(t) {
 		for _, word := range words[tool.Name] {
@@ -279,8 +283,9 @@ func TestDefinitions(t *testing.T) {
 				t.Errorf("%s: got %q and %q, want the word %q for agents that search", tool.Name, tool.Title, tool.Description, word)
 			}
 		}
-		if loaded := tool.Meta["anthropic/alwaysLoad"] == true; loaded != (tool.Name == "acp_inbox") || tool.OutputSchema != nil {
-			t.Errorf("%s: got meta %v and output %v, want that the inbox alone is always loaded and no schema of output", tool.Name, tool.Meta, tool.OutputSchema)
+		isOfMail := tool.Name == "acp_inbox" || tool.Name == "acp_respond"
+		if loaded := tool.Meta["anthropic/alwaysLoad"] == true; loaded != isOfMail || tool.OutputSchema != nil {
+			t.Errorf("%s: got meta %v and output %v, want that inbox and answer alone are always loaded and no schema of output", tool.Name, tool.Meta, tool.OutputSchema)
 		}
 		schema := tool.InputSchema.(map[string]any)
 		for _, keyword := range []string{"oneOf", "anyOf", "allOf", "not", "enum", "if", "then", "else"} {
