@@ -181,7 +181,7 @@ func coordinationRow(t *testing.T, c realCLI) string {
 func (c realCLI) version(t *testing.T) string {
 	t.Helper()
 	var pins struct{ Dependencies map[string]string }
-	raw, err := os.ReadFile(filepath.Join("..", "..", "internal", "reach", "cli", "testdata", "clis", c.name, "package.json"))
+	raw, err := os.ReadFile(filepath.Join("..", "..", "internal", "desk", "cli", "testdata", "clis", c.name, "package.json"))
 	if err == nil {
 		err = json.Unmarshal(raw, &pins)
 	}

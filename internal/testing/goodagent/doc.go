@@ -14,6 +14,6 @@
 //
 // Only tests and tools import this package.
 //
-// It is tested by comply/suite_test.go and package proof, which run every compliance test
+// It is tested by protocol/comply/suite_test.go and package proof, which run every compliance test
 // against it and its variants.
 package goodagent
