@@ -114,6 +114,27 @@ func TestNewcomers(t *testing.T) {
 	}
 }
 
+// TestNameOnScreen holds that a person reads on the screen which agent a window is, in CLIs that have a place
+// for it, after a turn has painted over the first lines.
+func TestNameOnScreen(t *testing.T) {
+	onlyReal(t)
+	for _, c := range realCLIs {
+		if c.name != "claude" && c.name != "qwen" && c.name != "pi" {
+			continue // docs/agents-running.md says what the others show
+		}
+		t.Run(c.name, func(t *testing.T) {
+			d := c.open(t, quickWakes)
+			name := string(d.agent) + " on Parley"
+			d.await("the agent's name on the screen", func() bool { return strings.Contains(d.screen(), name) })
+			d.types("hello")
+			d.await("a turn", func() bool { return requests(d) > 0 && d.idle() })
+			if screen := d.screen(); !strings.Contains(screen, name) {
+				t.Errorf("after a turn %q is not on the screen:\n%s", name, screen)
+			}
+		})
+	}
+}
+
 // requests counts the requests of a CLI to its model, without those for itself.
 func requests(d *desk) (n int) {
 	for _, x := range d.exchanges() {

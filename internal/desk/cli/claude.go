@@ -63,7 +63,7 @@ var claude = CLI{
 			// --mcp-config takes any number of values: a flag has to follow it.
 			p.plan.Args = []string{"--mcp-config", p.servers(nil), "--plugin-dir", parent(parent(manifest))}
 			if !p.given("--settings") {
-				p.plan.Args = append(p.plan.Args, "--settings", p.json("settings.json", object{"permissions": object{"allow": []string{"mcp__parley"}}}))
+				p.plan.Args = append(p.plan.Args, "--settings", p.json("settings.json", p.claudeLaunchSettings()))
 			}
 			if !p.given("--append-system-prompt") {
 				p.plan.Args = append(p.plan.Args, "--append-system-prompt", briefing.Instruction(p.Agent))
@@ -83,6 +83,24 @@ var claude = CLI{
 		deny: claudeDenial,
 	},
 	spending: claudeUsage,
+}
+
+// claudeLaunchSettings returns the settings of a launch: the hub's tools need no question, and the agent's
+// name is on the screen, below the prompt, unless the user shows something else there.
+func (p *planner) claudeLaunchSettings() object {
+	all := object{"permissions": object{"allow": []string{"mcp__parley"}}}
+	base := p.Getenv("CLAUDE_CONFIG_DIR")
+	if base == "" {
+		base = filepath.Join(p.Getenv("HOME"), ".claude")
+	}
+	for _, path := range []string{filepath.Join(base, "settings.json"), ".claude/settings.json", ".claude/settings.local.json"} {
+		var own object
+		if raw, err := p.Read(path); err == nil && json.Unmarshal(raw, &own) == nil && own["statusLine"] != nil {
+			return all
+		}
+	}
+	all["statusLine"] = p.statusLine()
+	return all
 }
 
 // ClaudeSession is the variable in which Claude Code tells its hooks and monitors the id of

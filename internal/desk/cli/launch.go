@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/ground/text/shell"
 )
 
 // A Launch is the record of a CLI that launch started, in the folder of the launch.
@@ -91,6 +92,15 @@ func (p *planner) encode(value any) string {
 func (p *planner) given(flag string) bool {
 	return slices.ContainsFunc(p.Args, func(a string) bool { return a == flag || strings.HasPrefix(a, flag+"=") })
 }
+
+// statusLine returns the line below the prompt, of CLIs that take a command for it: the agent's name, which
+// the title of the window and the first lines of the terminal do not keep.
+func (p *planner) statusLine() object {
+	return object{"type": "command", "command": "echo " + shell.Word(p.shownName())}
+}
+
+// shownName returns the agent's name as it is shown on a screen.
+func (p *planner) shownName() string { return string(p.Agent) + " on Parley" }
 
 // object is a JSON object.
 type object = map[string]any

@@ -21,7 +21,7 @@ var pi = CLI{
 		hooks:  pluginHooks,
 		answer: pluginAnswer,
 		plan: func(c CLI, p *planner) {
-			p.plan.Args = []string{"-e", p.file("parley.ts", c.Script(piExtension, p.Program, p.Wake)), "--append-system-prompt", briefing.ShellInstruction(p.Agent, commandLine(p.Program))}
+			p.plan.Args = []string{"-e", p.file("parley.ts", strings.ReplaceAll(c.Script(piExtension, p.Program, p.Wake), "PARLEY_SHOWN", literal(p.shownName()))), "--append-system-prompt", briefing.ShellInstruction(p.Agent, commandLine(p.Program))}
 		},
 	},
 

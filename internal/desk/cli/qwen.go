@@ -59,7 +59,9 @@ var qwen = CLI{
 			return errors.Join(err, f.Close())
 		},
 		plan: func(c CLI, p *planner) {
-			p.defaults("QWEN_CODE_SYSTEM_DEFAULTS_PATH", "/etc/qwen-code/system-defaults.json", object{"hooks": c.hookSettings(p.Program, hookSeconds)})
+			p.defaults("QWEN_CODE_SYSTEM_DEFAULTS_PATH", "/etc/qwen-code/system-defaults.json", object{
+				"hooks": c.hookSettings(p.Program, hookSeconds), "ui": object{"statusLine": p.statusLine()},
+			})
 			p.plan.Args = []string{"--mcp-config", p.servers(object{"trust": true})}
 			if !p.given("--append-system-prompt") {
 				p.plan.Args = append(p.plan.Args, "--append-system-prompt", briefing.Instruction(p.Agent))

@@ -5,6 +5,8 @@ import { createInterface } from "node:readline"
 const parley: string[] = PARLEY_COMMAND
 const wake: boolean = PARLEY_WAKE
 
+const shown: string = PARLEY_SHOWN // the agent's name, for the line at the bottom
+
 const asked: string[] = PARLEY_ASKED // the tools that the guard is asked about before a call
 const members: any = PARLEY_MEMBERS // the arguments that it is told, by tool
 
@@ -61,6 +63,7 @@ export default function (pi: any) {
     guarded = ctx.sessionManager.getSessionId()
     if (ctx.mode && ctx.mode !== "tui") return // no person sees a turn that a notice starts
     session = guarded
+    if (ctx.ui && ctx.ui.setStatus) ctx.ui.setStatus("parley", shown)
     await tell("start")
     if (watcher) watcher.kill()
     if (!wake) return
