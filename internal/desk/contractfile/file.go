@@ -7,7 +7,7 @@
 // file that is no document of its format is an error with its line. Files stay in the folder:
 // nothing is read or written outside of it. The package prints nothing and asks no questions.
 //
-// It is tested through the commands contract push, pull and status in cmd/parley.
+// Push and Pull are also tested through the commands contract push, pull and status in cmd/parley.
 package contractfile
 
 import (
