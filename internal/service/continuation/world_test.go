@@ -254,6 +254,7 @@ type crew struct {
 	w       *world
 	kept    map[hub.AgentID]continuation.Kept
 	blocked map[hub.AgentID]string
+	off     map[hub.AgentID]string
 	closed  map[hub.AgentID]hub.Time // whose terminals are closed
 	resumed []hub.AgentID
 	dropped []hub.AgentID // that were dismissed
@@ -291,7 +292,7 @@ func (c *crew) Resume(_ context.Context, name hub.AgentID, _ string) error {
 
 func (c *crew) Blocked(_ context.Context, name hub.AgentID) string { return c.blocked[name] }
 
-func (c *crew) Off(context.Context, hub.AgentID) string { return "" }
+func (c *crew) Off(_ context.Context, name hub.AgentID) string { return c.off[name] }
 
 func (c *crew) Working(_ context.Context, name hub.AgentID) bool { return name == c.working }
 
