@@ -134,8 +134,9 @@ type Options struct {
 	Machine string       // the name of this machine where hubs of others have the same store, else ""
 	Hub     string       // the name of this hub among those, else ""
 
-	// Tell writes a message to the operator, and Announce wakes its reader after the commit. Both may be nil.
-	Tell     func(tx hub.Tx, payload any) (hub.Message, error)
+	// Tell writes a message to the operator or an agent, and Announce wakes its reader after the commit.
+	// Both may be nil.
+	Tell     func(tx hub.Tx, to hub.AgentID, payload any) (hub.Message, error)
 	Announce func(messages ...hub.Message)
 
 	Contracts Contracts // without it no run names a contract
@@ -169,7 +170,7 @@ type Service struct {
 	hub     string
 	require func(hub.Repository) bool
 	judge   func(JudgedChange) []hub.JudgeFinding
-	tell    func(tx hub.Tx, payload any) (hub.Message, error)
+	tell    func(tx hub.Tx, to hub.AgentID, payload any) (hub.Message, error)
 	say     func(messages ...hub.Message)
 
 	contracts Contracts
@@ -193,7 +194,7 @@ func New(store hub.Store, repos Repositories, runner Runner, bus hub.Bus, opts *
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Tell == nil || o.Announce == nil {
-		o.Tell = func(hub.Tx, any) (hub.Message, error) { return hub.Message{}, nil }
+		o.Tell = func(hub.Tx, hub.AgentID, any) (hub.Message, error) { return hub.Message{}, nil }
 		o.Announce = func(...hub.Message) {}
 	}
 	if o.Jobs <= 0 {

@@ -2,6 +2,7 @@ package check_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -369,6 +370,53 @@ func TestExecution(t *testing.T) {
 		again := w.result(builder, "test", "c1", true)
 		if answer := w.result(builder, "test", "c1", false); again.State != hub.ResultPassed || answer.ID != again.ID {
 			t.Errorf("got %+v, then %+v", again, answer)
+		}
+	})
+	t.Run("the operator, the agent that asked for an interrupted run and the owner of its handoff are told", func(t *testing.T) {
+		w := newWorld(t, nil)
+		w.kill()
+		now := hub.At(w.now)
+		err := w.store.Update(w.ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+			for _, name := range []hub.AgentID{"planner", "builder", "tester"} {
+				if err := tx.PutAgent(hub.Agent{ID: name, Role: hub.RoleExecutor, State: hub.AgentActive, CreatedAt: now}, ""); err != nil {
+					return err
+				}
+			}
+			h := hub.Handoff{
+				ID: "0199f000-0000-7000-8000-000000000001", ThreadID: "t", TaskID: "T-1", From: "planner", To: "builder", Title: "x", Reason: "requested",
+				Package: json.RawMessage(`{"provenance":{},"verification":{"package_hash":"h"}}`), Hash: "h", Status: hub.HandoffProposed, InitiatedAt: now,
+			}
+			if err := tx.PutHandoff(h, "", &hub.HandoffStep{State: h.Status, At: now, Actor: "planner"}); err != nil {
+				return err
+			}
+			for _, v := range []hub.CheckResult{{By: "tester"}, {By: "builder", Handoff: h.ID}, {By: "removed"}, {By: hub.Self}, {By: hub.Operator}, {By: "tester", Handoff: h.ID}} {
+				v.Repository = hub.Repository{Path: "/shop"}
+				v.Name = "test"
+				v.State = hub.ResultRunning
+				v.QueuedAt = now
+				if _, err := tx.WriteChecks().PutResult(v, ""); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var told []string
+		all := make(chan bool)
+		w.serve(&check.Options{
+			Tell: func(_ hub.Tx, to hub.AgentID, payload any) (hub.Message, error) {
+				told = append(told, fmt.Sprintf("%s %v", to, payload.(map[string]any)["result"]))
+				return hub.Message{}, nil
+			},
+			Announce: func(...hub.Message) { close(all) },
+		})
+		<-all
+		slices.Sort(told)
+		want := []string{"builder c2", "builder c6", "operator c1", "operator c2", "operator c3", "operator c4", "operator c5", "operator c6", "tester c1", "tester c6"}
+		if !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
 		}
 	})
 	t.Run("a landing makes a run that was interrupted once more, and not a third time", func(t *testing.T) {
