@@ -178,7 +178,8 @@ type Service struct {
 	mu      sync.Mutex // guards the fields below
 	live    map[hub.CheckResultID]*tail.Buffer
 	running map[hub.CheckResultID]lane
-	untidy  int // runs since the quota was looked at
+	last    map[hub.Repository]lane // of the last run that began
+	untidy  int                     // runs since the quota was looked at
 }
 
 // New returns a Service. bus gets a hint after every change; opts may be nil.
@@ -202,7 +203,7 @@ func New(store hub.Store, repos Repositories, runner Runner, bus hub.Bus, opts *
 	}
 	return &Service{
 		store: store, repos: repos, runner: runner, content: o.Content, clock: o.Clock, log: o.Log, bus: bus, jobs: o.Jobs, machine: o.Machine, hub: o.Hub, require: o.Require, judge: o.Judge, tell: o.Tell, say: o.Announce, contracts: o.Contracts,
-		live: map[hub.CheckResultID]*tail.Buffer{}, running: map[hub.CheckResultID]lane{},
+		live: map[hub.CheckResultID]*tail.Buffer{}, running: map[hub.CheckResultID]lane{}, last: map[hub.Repository]lane{},
 	}
 }
 

@@ -485,7 +485,7 @@ func TestExecution(t *testing.T) {
 		}
 	})
 	t.Run("landing queues and completions of a repository share the places", func(t *testing.T) {
-		w := newWorld(t, &check.Options{Jobs: 2})
+		w := newWorld(t, &check.Options{Jobs: 3})
 		gate := make(chan check.Outcome)
 		for _, name := range []string{"try-1", "try-2", "try-3", "completion"} {
 			w.set(func() { w.gate[name] = gate })
@@ -510,6 +510,61 @@ func TestExecution(t *testing.T) {
 		for range 3 {
 			gate <- outcome(hub.ResultPassed, 0, "")
 		}
+	})
+	t.Run("landing queues and completions of a repository take turns", func(t *testing.T) {
+		w := newWorld(t, &check.Options{Jobs: 2})
+		gate := make(chan check.Outcome)
+		for _, name := range []string{"try-1", "try-2", "try-3", "completion"} {
+			w.set(func() { w.gate[name] = gate })
+			w.add(name, nil)
+			by := hub.Caller{ID: hub.Self}
+			if name == "completion" {
+				by = builder
+			}
+			if _, err := w.Service.Run(w.ctx, by, check.Request{Folder: "/shop", Name: name}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var order []string
+		for range 4 {
+			order = append(order, <-w.begun)
+			gate <- outcome(hub.ResultPassed, 0, "")
+		}
+		if want := []string{"try-1", "completion", "try-2", "try-3"}; !slices.Equal(order, want) {
+			t.Errorf("got %v, want %v", order, want)
+		}
+	})
+	t.Run("checks of one repository that never end leave a slot to others", func(t *testing.T) {
+		w := newWorld(t, &check.Options{Jobs: 2})
+		for _, name := range []string{"endless-1", "endless-2", "other"} {
+			folder := "/shop"
+			if name == "other" {
+				folder = "/blog"
+			}
+			w.set(func() { w.gate[name] = make(chan check.Outcome) })
+			if _, err := w.Add(w.ctx, operator, folder, hub.RepositoryCheck{Name: name, Command: []string{"x", name}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, name := range []string{"endless-1", "endless-2"} {
+			if _, err := w.Service.Run(w.ctx, builder, check.Request{Folder: "/shop", Name: name}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := []string{<-w.begun}
+		other, err := w.Service.Run(w.ctx, builder, check.Request{Folder: "/blog", Name: "other"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began = append(began, <-w.begun)
+		if !slices.Equal(began, []string{"endless-1", "other"}) {
+			t.Fatalf("%v began; the other repository waits", began)
+		}
+		w.gate["other"] <- outcome(hub.ResultPassed, 0, "")
+		if err := w.Wait(w.ctx, []hub.CheckResultID{other.ID}, patience.For(time.Minute)); err != nil {
+			t.Error(err)
+		}
+		w.kill()
 	})
 	t.Run("runs of two repositories take turns", func(t *testing.T) {
 		w := newWorld(t, &check.Options{Jobs: 1})

@@ -188,8 +188,9 @@ type lane struct {
 func laneOf(v hub.CheckResult) lane { return lane{v.Repository, v.By == hub.Self} }
 
 // take chooses the run that is next, and counts it as running: of the repository with the fewest runs
-// under way, of the landing queues or of the others, whichever have fewer, and of those the oldest. ok
-// is false if there is none, or no room.
+// under way, of the landing queues or of the others, whichever have fewer or did not have the last turn
+// in the repository, and of those the oldest. One repository never has all slots: its checks may not
+// end. ok is false if there is none, or no room.
 func (s *Service) take(queued []hub.CheckResult) (next hub.CheckResult, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,11 +203,23 @@ func (s *Service) take(queued []hub.CheckResult) (next hub.CheckResult, ok bool)
 		busy[l.Repository]++
 		kinds[l.tries]++
 	}
+	hadTurn := func(v hub.CheckResult) int {
+		if s.last[v.Repository] == laneOf(v) {
+			return 1
+		}
+		return 0
+	}
 	order := func(a, b hub.CheckResult) int {
-		return cmp.Or(cmp.Compare(busy[a.Repository], busy[b.Repository]), cmp.Compare(kinds[laneOf(a).tries], kinds[laneOf(b).tries]))
+		return cmp.Or(
+			cmp.Compare(busy[a.Repository], busy[b.Repository]),
+			cmp.Compare(kinds[laneOf(a).tries], kinds[laneOf(b).tries]),
+			cmp.Compare(hadTurn(a), hadTurn(b)),
+		)
 	}
 	for _, v := range queued {
-		if _, taken := s.running[v.ID]; taken {
+		_, isTaken := s.running[v.ID]
+		isLastSlot := s.jobs > 1 && busy[v.Repository] >= s.jobs-1
+		if isTaken || isLastSlot {
 			continue
 		}
 		if !ok || order(v, next) < 0 {
@@ -216,6 +229,7 @@ func (s *Service) take(queued []hub.CheckResult) (next hub.CheckResult, ok bool)
 	}
 	if ok {
 		s.running[next.ID] = laneOf(next)
+		s.last[next.Repository] = laneOf(next)
 		s.live[next.ID] = tail.NewBuffer(tailBytes)
 	}
 	return next, ok
