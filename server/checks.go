@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -55,7 +56,7 @@ func (s *Server) openChecks(ctx context.Context) error {
 	}
 
 	o := &check.Options{Clock: s.clock, Log: s.log, Content: s.content, Jobs: s.opts.Checks.Jobs, Require: s.requiresChecks, Judge: judging, Contracts: contractVersions{s}}
-	o.Tell = func(tx hub.Tx, payload any) (hub.Message, error) { return s.mail.TellOperator(tx, payload) }
+	o.Tell = s.tellOfCheck
 	o.Announce = func(messages ...hub.Message) { s.mail.Announce(messages...) }
 	if s.postgres != nil {
 		o.Machine = s.postgres.Machine()
@@ -69,6 +70,18 @@ func (s *Server) openChecks(ctx context.Context) error {
 	s.checks = check.New(s.store, repos, checkRunner{shop, here}, s.hints, o)
 	s.shop = shop
 	return nil
+}
+
+// tellOfCheck writes a message about a run of a check to the operator or an agent.
+func (s *Server) tellOfCheck(tx hub.Tx, to hub.AgentID, payload any) (hub.Message, error) {
+	if to == hub.Operator {
+		return s.mail.TellOperator(tx, payload)
+	}
+	text, err := json.Marshal(payload)
+	if err != nil {
+		return hub.Message{}, err
+	}
+	return s.mail.Notify(tx, hub.Envelope{To: []hub.AgentID{to}, Type: hub.TypeSystemError, Priority: hub.PriorityNormal, Payload: text})
 }
 
 // runChecks runs the checks that wait. First it finds out how this machine confines them: what they

@@ -15,7 +15,7 @@ func TestEndsWithin(t *testing.T) {
 	if !endsWithin(time.Hour, func() {}) {
 		t.Error("work that ends at once has not ended")
 	}
-	if EndTime != 10*time.Second || endTime >= EndTime || graceTime >= endTime {
-		t.Errorf("a hub ends within 10 seconds, its work before, and calls before that: got %s, %s and %s", EndTime, endTime, graceTime)
+	if EndTime != 10*time.Second || workTime+closeTime >= EndTime || graceTime >= workTime {
+		t.Errorf("a hub ends within 10 seconds, its work and its store before, and calls before that: got %s, %s, %s and %s", EndTime, workTime, closeTime, graceTime)
 	}
 }

@@ -380,16 +380,17 @@ func Running(home string) bool { return sqlite.Locked(home) }
 // Serve answers until ctx ends or the operator stops the hub, then stops in order: no new calls, waiting
 // calls are answered, work under way is finished, the store is closed.
 // It must be called once. The work of the parts outlives ctx: it ends after the
-// last call was answered, because calls wait for it. After endTime Serve returns whatever
-// still runs: the caller must end the process then.
+// last call was answered, because calls wait for it. After workTime Serve returns whatever
+// still runs, with the store open: the caller must end the process then, and the next start
+// recovers what was cut off.
 func (s *Server) Serve(ctx context.Context) error {
 	stopWork := s.run(s.tracer.Context(context.WithoutCancel(ctx)))
 	var listening sync.WaitGroup
 	end := func() {
 		stopWork()
 		listening.Wait()
-		s.Close()
 	}
+	closed := func() { s.Close() }
 
 	// Room for both listeners: a goroutine whose error is not read must still end.
 	failed := make(chan error, 2)
@@ -403,7 +404,9 @@ func (s *Server) Serve(ctx context.Context) error {
 		close(s.stopping)
 		s.http.Close()
 		s.tools.Close()
-		endsWithin(endTime, end)
+		if endsWithin(workTime, end) {
+			endsWithin(closeTime, closed)
+		}
 		return fmt.Errorf("server: %w", err)
 	case <-s.stop:
 	case <-ctx.Done():
@@ -412,7 +415,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	// Waiting calls end when stopping closes, so that Shutdown waits only for those under way.
 	close(s.stopping)
 	s.log.Info("stopping")
-	inOrder := endsWithin(endTime, func() {
+	inOrder := endsWithin(workTime, func() {
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceTime)
 		defer cancel()
 		if err := s.http.Shutdown(grace); err != nil {
@@ -422,8 +425,11 @@ func (s *Server) Serve(ctx context.Context) error {
 		s.tools.Close()
 		end()
 	})
-	if !inOrder {
-		s.log.Warn("some work did not end in time and is cut off", "after", endTime)
+	switch {
+	case !inOrder:
+		s.log.Warn("some work did not end in time and is cut off", "after", workTime)
+	case !endsWithin(closeTime, closed):
+		s.log.Warn("the store was not closed in time; the next start checks it", "after", closeTime)
 	}
 	return nil
 }
@@ -432,11 +438,12 @@ func (s *Server) Serve(ctx context.Context) error {
 // waits for its end or supervises it waits as long.
 const EndTime = 10 * time.Second
 
-// The calls under way have graceTime to end, everything together has endTime; the rest is for the
-// end of the process.
+// The calls under way have graceTime to end, they and all work together have workTime, and the store has
+// closeTime after that. What is left of EndTime is for the end of the process.
 const (
-	graceTime = 6 * time.Second
-	endTime   = EndTime - time.Second
+	graceTime = 5 * time.Second
+	workTime  = 7 * time.Second
+	closeTime = 2 * time.Second
 )
 
 // endsWithin runs f and reports whether it ended within a time.

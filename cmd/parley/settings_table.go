@@ -339,7 +339,7 @@ var hubSettingRows = []*hubSetting{
 	},
 	{
 		Member:  "checks.jobs",
-		Help:    "[checks](landing.md) that run at the same time",
+		Help:    "[checks](landing.md) that run at the same time; with two or more, one repository has at most all but one",
 		Default: "half of the processors, at least 2",
 		Kind:    numberKind(func(to *hubSettings) *int { return &to.Checks.Jobs }),
 	},

@@ -116,6 +116,18 @@ func doubledNames(n int) string {
 	return b.String()
 }
 
+// heavyPatterns are patterns of files that take long to compare: as many, as long and with as many
+// stars as one agent may reserve.
+var heavyPatterns = map[string][]string{
+	"64 patterns of stars":                 numbered(64, strings.Repeat("**/*a*b*c/", 3)+"%d"),
+	"6 patterns at the longest length":     numbered(6, strings.Repeat("*a/b", 16)+strings.Repeat("a/b", 148)+"%d"),
+	"64 patterns at the longest length":    numbered(64, "*"+strings.Repeat("a/b", 150)+"%d"),
+	"64 patterns of any single characters": numbered(64, "*"+strings.Repeat("?", 500)+"%d"),
+}
+
+// heavyFolders are files deep in folders, with which the patterns are compared.
+var heavyFolders = numbered(reservation.MaxQuestion, strings.Repeat("a/b", 35)+"/%d")
+
 // contentNames are the members of parameters that hold content of an agent. A member that is any
 // JSON is content, whatever its name.
 var contentNames = []string{
@@ -520,6 +532,49 @@ func TestWeights(t *testing.T) {
 	}
 }
 
+// TestWeightsOfPatterns has two agents reserve heavy patterns, and a third one asks about many files
+// while they are stored.
+func TestWeightsOfPatterns(t *testing.T) {
+	for _, name := range sorted(heavyPatterns) {
+		h := newHeavyHub(t)
+		h.call(t, h.client("a0"), "parley/reservations/reserve", h.patterns(t, heavyPatterns[name]))
+		others := slices.Clone(heavyPatterns[name])
+		for i := range others {
+			others[i] += "x"
+		}
+		h.call(t, h.client("a2"), "parley/reservations/reserve", h.patterns(t, heavyPatterns[name])) // it waits for the first
+		for _, c := range []heavyCall{
+			{"parley/reservations/reserve", map[string]any{"tree": h.repository, "patterns": others}},
+			{"parley/reservations/ask", map[string]any{"tree": h.repository, "kind": "edit", "paths": heavyFolders}},
+			{"parley/reservations/ask", map[string]any{"tree": h.repository, "kind": "edit", "command": "rm " + strings.Join(heavyFolders[:200], " ")}},
+			{"parley/files", map[string]any{"action": "who", "tree": h.repository, "paths": heavyFolders}},
+			{"parley/reservations/list", map[string]any{}},
+			{"parley/files", map[string]any{"action": "release", "tree": h.repository}},
+		} {
+			raw, err := json.Marshal(c.params)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := h.call(t, h.client("a1"), c.method, raw); err != nil {
+				t.Errorf("%s: %s: %.300v", name, c.method, err)
+			}
+		}
+		if err := h.stop(); err != nil {
+			t.Errorf("%s: the hub ended with %v", name, err)
+		}
+	}
+}
+
+// patterns returns the parameters that reserve patterns.
+func (h *heavyHub) patterns(t testing.TB, patterns []string) []byte {
+	t.Helper()
+	raw, err := json.Marshal(map[string]any{"tree": h.repository, "patterns": patterns})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
 // TestRefusalsNameSizes asks for more than is allowed. Each refusal says how much it was and how much is
 // allowed.
 func TestRefusalsNameSizes(t *testing.T) {
@@ -534,6 +589,9 @@ func TestRefusalsNameSizes(t *testing.T) {
 		{"parley/reservations/ask", map[string]any{"tree": h.repository, "kind": "edit", "command": strings.Repeat("x", 1<<18+1)}, [2]int{1<<18 + 1, 1 << 18}},
 		{"parley/reservations/reserve", map[string]any{"tree": h.repository, "patterns": files(65)}, [2]int{65, 64}},
 		{"parley/reservations/reserve", map[string]any{"tree": h.repository, "patterns": files(1), "why": strings.Repeat("x", 501)}, [2]int{501, 500}},
+		{"parley/reservations/reserve", map[string]any{"tree": h.repository, "patterns": []string{strings.Repeat("x", 513)}}, [2]int{513, 512}},
+		{"parley/reservations/reserve", map[string]any{"tree": h.repository, "patterns": []string{strings.Repeat("*a/b", 900)}}, [2]int{3_600, 512}},
+		{"parley/reservations/reserve", map[string]any{"tree": h.repository, "patterns": []string{"src/" + strings.Repeat("*a", 17)}}, [2]int{17, 16}},
 		{"parley/files", map[string]any{"action": "who", "tree": h.repository, "paths": files(4_097)}, [2]int{4_097, 4_096}},
 		{"acp/query", map[string]any{"text": strings.Repeat("x", 1_001)}, [2]int{1_001, 1_000}},
 	} {

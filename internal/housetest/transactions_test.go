@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -354,6 +355,12 @@ func (p *program) opens(o types.Object) bool {
 	return recv != nil && (types.Implements(recv.Type(), p.store) || types.Implements(types.NewPointer(recv.Type()), p.store))
 }
 
+// bounded are functions that compare contents inside of transactions, with a bound for each
+// transaction.
+var bounded = []string{
+	"(*" + module + "internal/service/reservation.coverage).compareLate", // maxLateSteps, for what was stored since the rest was compared
+}
+
 // takesLong reports whether a function may work for long: it reads or compares contents that
 // agents wrote, or starts a program.
 func takesLong(o types.Object) bool {
@@ -362,6 +369,7 @@ func takesLong(o types.Object) bool {
 	}
 	switch o.(*types.Func).FullName() {
 	case module + "compat.Read", module + "compat.Compare",
+		module + "internal/ground/effects.Read", "(" + module + "internal/ground/effects.Matcher).Matches", "(" + module + "internal/ground/effects.Matcher).Count",
 		"(" + module + "compat.Document).Has", "(" + module + "compat.Verdict).For", "(" + module + "compat.Verdict).ForConsumers",
 		"(*os/exec.Cmd).Run", "(*os/exec.Cmd).Start", "(*os/exec.Cmd).Output", "(*os/exec.Cmd).CombinedOutput":
 		return true
@@ -376,6 +384,9 @@ func (p *program) pathTo(f *function, ends func(types.Object) bool, known map[*f
 		return path
 	}
 	known[f] = nil
+	if slices.Contains(bounded, f.name) {
+		return nil
+	}
 	for _, o := range f.calls {
 		if fn, ok := o.(*types.Func); ok && ends(fn) {
 			known[f] = []string{f.name, fn.FullName()}

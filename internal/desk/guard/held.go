@@ -57,7 +57,7 @@ func holds(r reservation.Row, path string) bool {
 	}
 	name := filepath.ToSlash(rel)
 	if r.Pattern {
-		return effects.Pathspec(r.Path).Matches("/" + name)
+		return effects.Compile(effects.Pathspec(r.Path)).Matches("/" + name)
 	}
 	return r.Path == name
 }

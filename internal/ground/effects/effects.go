@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 
-	"mvdan.cc/sh/v3/pattern"
 	"mvdan.cc/sh/v3/syntax"
 )
 
@@ -27,6 +26,8 @@ const (
 	maxWords    = 16384   // of a command; later ones are left out
 	maxExpanded = 1 << 20 // bytes of all words of a command
 	maxDepth    = 8       // of commands inside commands, such as sh -c
+	maxGlobs    = 64      // patterns of the shell that a command writes to; later ones are left out
+	maxStars    = 16      // of one of them; one with more is left out
 )
 
 // Effects are what a command does to files, as far as its text says.
@@ -42,40 +43,6 @@ type Target struct {
 	Deep bool // everything below Path, too
 	Glob bool // Path is a pattern of the shell, whose * does not match a slash
 	Spec bool // Path is a pattern of git, whose * does
-}
-
-// Matches reports whether the target names a file, given by its absolute path.
-func (t Target) Matches(file string) bool {
-	if t.Glob || t.Spec {
-		return t.matchesPattern(file)
-	}
-	return t.Path == file || (t.Deep && below(t.Path, file))
-}
-
-// matchesPattern compares a file, and for a deep target its parents, with a pattern.
-func (t Target) matchesPattern(file string) bool {
-	mode := pattern.EntireString
-	if t.Glob {
-		mode |= pattern.Filenames
-	}
-	expr, err := compile(t.Path, mode)
-	if err != nil {
-		return false
-	}
-
-	for name := file; ; name = path.Dir(name) {
-		if expr.MatchString(name) {
-			return true
-		}
-		if !t.Deep || name == path.Dir(name) {
-			return false
-		}
-	}
-}
-
-// below reports whether a file lies in a folder, at any depth.
-func below(folder, file string) bool {
-	return strings.HasPrefix(file, strings.TrimSuffix(folder, "/")+"/")
 }
 
 // A Verb is what a git command does to the files of a working tree.
@@ -101,23 +68,17 @@ type Git struct {
 	Untracked bool // it touches files that git does not know
 }
 
-// Touches reports whether the paths of the command name a file, given by its absolute path
-// in the working tree.
-func (g Git) Touches(file string) bool {
-	for _, t := range g.Except {
-		if t.Matches(file) {
+// Compile returns the comparison of a file, given by its absolute path in the working tree, with
+// the paths of the command.
+func (g Git) Compile() func(file string, steps *int) bool {
+	paths := Compile(g.Paths...)
+	except := Compile(g.Except...)
+	return func(file string, steps *int) bool {
+		if except.Count(file, steps) {
 			return false
 		}
+		return len(g.Paths) == 0 || paths.Count(file, steps)
 	}
-	if len(g.Paths) == 0 {
-		return true
-	}
-	for _, t := range g.Paths {
-		if t.Matches(file) {
-			return true
-		}
-	}
-	return false
 }
 
 // Read returns the effects of a command that a shell runs in dir, an absolute path. A command
@@ -151,13 +112,19 @@ type reader struct {
 	effects   Effects
 	documents map[*syntax.Redirect]string // here-documents, which were taken out of the text
 	expanded  int                         // bytes of all words
+	globs     int                         // patterns among the files that it writes
 }
 
 // write adds a target, unless its path is not known.
 func (r *reader) write(t Target) {
-	if t.Path != "" {
-		r.effects.Writes = append(r.effects.Writes, t)
+	if t.Glob {
+		r.globs++
 	}
+	isBeyond := t.Glob && (r.globs > maxGlobs || strings.Count(t.Path, "*") > maxStars)
+	if t.Path == "" || isBeyond {
+		return
+	}
+	r.effects.Writes = append(r.effects.Writes, t)
 }
 
 // text reads the commands of a text and returns the scope after them.

@@ -207,9 +207,10 @@ func TestMatches(t *testing.T) {
 		var got []string
 		for _, name := range []string{"b.go", "src/a.go", "src/deep/c.go"} {
 			file := tree + "/" + name
-			touched := slices.ContainsFunc(e.Writes, func(w effects.Target) bool { return w.Matches(file) }) ||
-				slices.ContainsFunc(e.Git, func(g effects.Git) bool { return g.Touches(file) })
-			if touched {
+			steps := 0
+			isTouched := effects.Compile(e.Writes...).Matches(file) ||
+				slices.ContainsFunc(e.Git, func(g effects.Git) bool { return g.Compile()(file, &steps) })
+			if isTouched {
 				got = append(got, name)
 			}
 		}
@@ -245,10 +246,11 @@ func FuzzRead(f *testing.F) {
 			if !strings.HasPrefix(w.Path, "/") {
 				t.Errorf("%q writes %q, which is not absolute", command, w.Path)
 			}
-			w.Matches(tree + "/a.go")
 		}
+		steps := 0
+		effects.Compile(e.Writes...).Matches(tree + "/a.go")
 		for _, g := range e.Git {
-			g.Touches(tree + "/a.go")
+			g.Compile()(tree+"/a.go", &steps)
 		}
 	})
 }

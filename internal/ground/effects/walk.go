@@ -1,10 +1,7 @@
 package effects
 
 import (
-	"fmt"
-	"regexp"
 	"strings"
-	"sync"
 
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/pattern"
@@ -223,37 +220,4 @@ func hasPattern(w *syntax.Word) bool {
 		}
 	}
 	return false
-}
-
-// compiled has expressions of patterns that were compared before: a question compares many files
-// with a few patterns.
-var compiled struct {
-	mu    sync.Mutex
-	known map[string]*regexp.Regexp
-}
-
-// maxCompiled is the number of patterns that are kept.
-const maxCompiled = 256
-
-// compile returns the regular expression of a pattern.
-func compile(text string, mode pattern.Mode) (*regexp.Regexp, error) {
-	key := fmt.Sprint(uint(mode), " ", text)
-	compiled.mu.Lock()
-	defer compiled.mu.Unlock()
-	if expr, ok := compiled.known[key]; ok {
-		return expr, nil
-	}
-	written, err := pattern.Regexp(text, mode)
-	if err != nil {
-		return nil, err
-	}
-	expr, err := regexp.Compile(written)
-	if err != nil {
-		return nil, err
-	}
-	if len(compiled.known) >= maxCompiled || compiled.known == nil {
-		compiled.known = map[string]*regexp.Regexp{}
-	}
-	compiled.known[key] = expr
-	return expr, nil
 }

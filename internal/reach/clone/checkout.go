@@ -81,7 +81,7 @@ func (c *Copy) pipe(from, to *exec.Cmd) error {
 	to.Stdin = r
 	read := make(chan error, 1)
 	go func() {
-		err := finish(to)
+		err := contained("store objects", c.bare, func() error { return finish(to) })
 		r.Close() // so that the writer does not wait for a reader
 		read <- err
 	}()

@@ -3,6 +3,7 @@ package clone
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 )
 
@@ -63,4 +64,15 @@ func typed(err *error, op, folder string) {
 
 func fail(kind error, op, folder, detail string) error {
 	return &Error{Op: op, Folder: folder, Kind: kind, Detail: detail}
+}
+
+// contained runs fn, and turns a panic into an error: in a goroutine of its own a panic would end the
+// hub.
+func contained(op, folder string, fn func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fail(ErrGit, op, folder, fmt.Sprintf("panic: %v", p))
+		}
+	}()
+	return fn()
 }

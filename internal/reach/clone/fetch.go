@@ -51,7 +51,7 @@ func (c *Copy) Fetch(ctx context.Context, revision string) (_ Commit, err error)
 		defer unlock()
 		work, cancel := context.WithTimeout(c.home.work, fetchTime)
 		defer cancel()
-		done <- c.bring(work, id)
+		done <- contained("fetch", c.source.folder, func() error { return c.bring(work, id) })
 	})
 	select {
 	case err = <-done:

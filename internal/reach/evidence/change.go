@@ -268,11 +268,13 @@ func (r *changeReader) lookOutside() {
 	if len(r.q.Scope) == 0 {
 		return
 	}
+	scope := make([]effects.Target, len(r.q.Scope))
+	for i, pattern := range r.q.Scope {
+		scope[i] = effects.Pathspec(filepath.ToSlash(pattern))
+	}
+	inside := effects.Compile(scope...)
 	for _, f := range r.own() {
-		isInside := slices.ContainsFunc(r.q.Scope, func(pattern string) bool {
-			return effects.Pathspec(filepath.ToSlash(pattern)).Matches("/" + f.name)
-		})
-		if !isInside && len(r.change.Outside) < maxSome {
+		if !inside.Matches("/"+f.name) && len(r.change.Outside) < maxSome {
 			r.change.Outside = append(r.change.Outside, f.name)
 		}
 	}

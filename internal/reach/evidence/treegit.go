@@ -144,7 +144,7 @@ func (t *Trees) Count(ctx context.Context, tree hub.WorkingTree, pattern string,
 
 // countPlain counts the files of a folder without a repository that a pathspec matches.
 func countPlain(ctx context.Context, top, pattern string, limit int) (count int, err error) {
-	spec := effects.Pathspec(pattern)
+	spec := effects.Compile(effects.Pathspec(pattern))
 	seen := 0
 	err = filepath.WalkDir(top, func(name string, e fs.DirEntry, err error) error {
 		if ctx.Err() != nil {

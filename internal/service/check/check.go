@@ -134,8 +134,9 @@ type Options struct {
 	Machine string       // the name of this machine where hubs of others have the same store, else ""
 	Hub     string       // the name of this hub among those, else ""
 
-	// Tell writes a message to the operator, and Announce wakes its reader after the commit. Both may be nil.
-	Tell     func(tx hub.Tx, payload any) (hub.Message, error)
+	// Tell writes a message to the operator or an agent, and Announce wakes its reader after the commit.
+	// Both may be nil.
+	Tell     func(tx hub.Tx, to hub.AgentID, payload any) (hub.Message, error)
 	Announce func(messages ...hub.Message)
 
 	Contracts Contracts // without it no run names a contract
@@ -169,7 +170,7 @@ type Service struct {
 	hub     string
 	require func(hub.Repository) bool
 	judge   func(JudgedChange) []hub.JudgeFinding
-	tell    func(tx hub.Tx, payload any) (hub.Message, error)
+	tell    func(tx hub.Tx, to hub.AgentID, payload any) (hub.Message, error)
 	say     func(messages ...hub.Message)
 
 	contracts Contracts
@@ -177,7 +178,8 @@ type Service struct {
 	mu      sync.Mutex // guards the fields below
 	live    map[hub.CheckResultID]*tail.Buffer
 	running map[hub.CheckResultID]lane
-	untidy  int // runs since the quota was looked at
+	last    map[hub.Repository]lane // of the last run that began
+	untidy  int                     // runs since the quota was looked at
 }
 
 // New returns a Service. bus gets a hint after every change; opts may be nil.
@@ -193,7 +195,7 @@ func New(store hub.Store, repos Repositories, runner Runner, bus hub.Bus, opts *
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Tell == nil || o.Announce == nil {
-		o.Tell = func(hub.Tx, any) (hub.Message, error) { return hub.Message{}, nil }
+		o.Tell = func(hub.Tx, hub.AgentID, any) (hub.Message, error) { return hub.Message{}, nil }
 		o.Announce = func(...hub.Message) {}
 	}
 	if o.Jobs <= 0 {
@@ -201,7 +203,7 @@ func New(store hub.Store, repos Repositories, runner Runner, bus hub.Bus, opts *
 	}
 	return &Service{
 		store: store, repos: repos, runner: runner, content: o.Content, clock: o.Clock, log: o.Log, bus: bus, jobs: o.Jobs, machine: o.Machine, hub: o.Hub, require: o.Require, judge: o.Judge, tell: o.Tell, say: o.Announce, contracts: o.Contracts,
-		live: map[hub.CheckResultID]*tail.Buffer{}, running: map[hub.CheckResultID]lane{},
+		live: map[hub.CheckResultID]*tail.Buffer{}, running: map[hub.CheckResultID]lane{}, last: map[hub.Repository]lane{},
 	}
 }
 

@@ -2,6 +2,7 @@ package check_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -371,6 +372,53 @@ func TestExecution(t *testing.T) {
 			t.Errorf("got %+v, then %+v", again, answer)
 		}
 	})
+	t.Run("the operator, the agent that asked for an interrupted run and the owner of its handoff are told", func(t *testing.T) {
+		w := newWorld(t, nil)
+		w.kill()
+		now := hub.At(w.now)
+		err := w.store.Update(w.ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+			for _, name := range []hub.AgentID{"planner", "builder", "tester"} {
+				if err := tx.PutAgent(hub.Agent{ID: name, Role: hub.RoleExecutor, State: hub.AgentActive, CreatedAt: now}, ""); err != nil {
+					return err
+				}
+			}
+			h := hub.Handoff{
+				ID: "0199f000-0000-7000-8000-000000000001", ThreadID: "t", TaskID: "T-1", From: "planner", To: "builder", Title: "x", Reason: "requested",
+				Package: json.RawMessage(`{"provenance":{},"verification":{"package_hash":"h"}}`), Hash: "h", Status: hub.HandoffProposed, InitiatedAt: now,
+			}
+			if err := tx.PutHandoff(h, "", &hub.HandoffStep{State: h.Status, At: now, Actor: "planner"}); err != nil {
+				return err
+			}
+			for _, v := range []hub.CheckResult{{By: "tester"}, {By: "builder", Handoff: h.ID}, {By: "removed"}, {By: hub.Self}, {By: hub.Operator}, {By: "tester", Handoff: h.ID}} {
+				v.Repository = hub.Repository{Path: "/shop"}
+				v.Name = "test"
+				v.State = hub.ResultRunning
+				v.QueuedAt = now
+				if _, err := tx.WriteChecks().PutResult(v, ""); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var told []string
+		all := make(chan bool)
+		w.serve(&check.Options{
+			Tell: func(_ hub.Tx, to hub.AgentID, payload any) (hub.Message, error) {
+				told = append(told, fmt.Sprintf("%s %v", to, payload.(map[string]any)["result"]))
+				return hub.Message{}, nil
+			},
+			Announce: func(...hub.Message) { close(all) },
+		})
+		<-all
+		slices.Sort(told)
+		want := []string{"builder c2", "builder c6", "operator c1", "operator c2", "operator c3", "operator c4", "operator c5", "operator c6", "tester c1", "tester c6"}
+		if !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
+		}
+	})
 	t.Run("a landing makes a run that was interrupted once more, and not a third time", func(t *testing.T) {
 		w := newWorld(t, nil)
 		c := w.add("test", nil)
@@ -437,7 +485,7 @@ func TestExecution(t *testing.T) {
 		}
 	})
 	t.Run("landing queues and completions of a repository share the places", func(t *testing.T) {
-		w := newWorld(t, &check.Options{Jobs: 2})
+		w := newWorld(t, &check.Options{Jobs: 3})
 		gate := make(chan check.Outcome)
 		for _, name := range []string{"try-1", "try-2", "try-3", "completion"} {
 			w.set(func() { w.gate[name] = gate })
@@ -462,6 +510,61 @@ func TestExecution(t *testing.T) {
 		for range 3 {
 			gate <- outcome(hub.ResultPassed, 0, "")
 		}
+	})
+	t.Run("landing queues and completions of a repository take turns", func(t *testing.T) {
+		w := newWorld(t, &check.Options{Jobs: 2})
+		gate := make(chan check.Outcome)
+		for _, name := range []string{"try-1", "try-2", "try-3", "completion"} {
+			w.set(func() { w.gate[name] = gate })
+			w.add(name, nil)
+			by := hub.Caller{ID: hub.Self}
+			if name == "completion" {
+				by = builder
+			}
+			if _, err := w.Service.Run(w.ctx, by, check.Request{Folder: "/shop", Name: name}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var order []string
+		for range 4 {
+			order = append(order, <-w.begun)
+			gate <- outcome(hub.ResultPassed, 0, "")
+		}
+		if want := []string{"try-1", "completion", "try-2", "try-3"}; !slices.Equal(order, want) {
+			t.Errorf("got %v, want %v", order, want)
+		}
+	})
+	t.Run("checks of one repository that never end leave a slot to others", func(t *testing.T) {
+		w := newWorld(t, &check.Options{Jobs: 2})
+		for _, name := range []string{"endless-1", "endless-2", "other"} {
+			folder := "/shop"
+			if name == "other" {
+				folder = "/blog"
+			}
+			w.set(func() { w.gate[name] = make(chan check.Outcome) })
+			if _, err := w.Add(w.ctx, operator, folder, hub.RepositoryCheck{Name: name, Command: []string{"x", name}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, name := range []string{"endless-1", "endless-2"} {
+			if _, err := w.Service.Run(w.ctx, builder, check.Request{Folder: "/shop", Name: name}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := []string{<-w.begun}
+		other, err := w.Service.Run(w.ctx, builder, check.Request{Folder: "/blog", Name: "other"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began = append(began, <-w.begun)
+		if !slices.Equal(began, []string{"endless-1", "other"}) {
+			t.Fatalf("%v began; the other repository waits", began)
+		}
+		w.gate["other"] <- outcome(hub.ResultPassed, 0, "")
+		if err := w.Wait(w.ctx, []hub.CheckResultID{other.ID}, patience.For(time.Minute)); err != nil {
+			t.Error(err)
+		}
+		w.kill()
 	})
 	t.Run("runs of two repositories take turns", func(t *testing.T) {
 		w := newWorld(t, &check.Options{Jobs: 1})

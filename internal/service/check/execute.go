@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -68,7 +69,8 @@ func (s *Service) open(r hub.Reader, state hub.CheckState) (out []hub.CheckResul
 }
 
 // recover ends the runs that a killed process of the hub left. One of them may have killed it, so none
-// begins again by itself. The operator is told; the owner of a completion reads it as its result.
+// begins again by itself. The operator is told, the agent that asked for the run, and the owner of the
+// handoff whose completion asked for it.
 func (s *Service) recover(ctx context.Context) error {
 	var told []hub.Message
 	err := s.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
@@ -90,14 +92,11 @@ func (s *Service) recover(ctx context.Context) error {
 			if err := s.record(tx, over, v.State); err != nil {
 				return err
 			}
-			text := fmt.Sprintf("%s (%s in %s)", over.Failure(), v.ID, v.Path)
-			m, err := s.tell(tx, map[string]any{"code": hub.CodeDegraded, "message": text, "result": v.ID})
+			messages, err := s.tellInterrupted(tx, over)
 			if err != nil {
 				return err
 			}
-			if m.ID != "" {
-				told = append(told, m)
-			}
+			told = append(told, messages...)
 		}
 		return nil
 	})
@@ -106,6 +105,46 @@ func (s *Service) recover(ctx context.Context) error {
 		s.hint()
 	}
 	return err
+}
+
+// tellInterrupted writes the messages about a run that was interrupted.
+func (s *Service) tellInterrupted(tx hub.Tx, v hub.CheckResult) (told []hub.Message, err error) {
+	to := []hub.AgentID{hub.Operator}
+	add := func(agent hub.AgentID) error {
+		if agent == "" || agent == hub.Self || slices.Contains(to, agent) {
+			return nil
+		}
+		_, err := tx.Agent(agent)
+		if hub.CodeOf(err) == hub.CodeNotFound { // one of another hub, or it was removed
+			return nil
+		}
+		to = append(to, agent)
+		return err
+	}
+	if err := add(v.By); err != nil {
+		return nil, err
+	}
+	if v.Handoff != "" {
+		h, err := tx.Handoff(v.Handoff)
+		if err != nil && hub.CodeOf(err) != hub.CodeNotFound { // a task of a team has a name there
+			return nil, err
+		}
+		if err := add(h.To); err != nil {
+			return nil, err
+		}
+	}
+
+	text := fmt.Sprintf("%s (%s in %s)", v.Failure(), v.ID, v.Path)
+	for _, agent := range to {
+		m, err := s.tell(tx, agent, map[string]any{"code": hub.CodeDegraded, "message": text, "result": v.ID})
+		if err != nil {
+			return nil, err
+		}
+		if m.ID != "" {
+			told = append(told, m)
+		}
+	}
+	return told, nil
 }
 
 func (s *Service) isRunning(id hub.CheckResultID) bool {
@@ -149,8 +188,9 @@ type lane struct {
 func laneOf(v hub.CheckResult) lane { return lane{v.Repository, v.By == hub.Self} }
 
 // take chooses the run that is next, and counts it as running: of the repository with the fewest runs
-// under way, of the landing queues or of the others, whichever have fewer, and of those the oldest. ok
-// is false if there is none, or no room.
+// under way, of the landing queues or of the others, whichever have fewer or did not have the last turn
+// in the repository, and of those the oldest. One repository never has all slots: its checks may not
+// end. ok is false if there is none, or no room.
 func (s *Service) take(queued []hub.CheckResult) (next hub.CheckResult, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,11 +203,23 @@ func (s *Service) take(queued []hub.CheckResult) (next hub.CheckResult, ok bool)
 		busy[l.Repository]++
 		kinds[l.tries]++
 	}
+	hadTurn := func(v hub.CheckResult) int {
+		if s.last[v.Repository] == laneOf(v) {
+			return 1
+		}
+		return 0
+	}
 	order := func(a, b hub.CheckResult) int {
-		return cmp.Or(cmp.Compare(busy[a.Repository], busy[b.Repository]), cmp.Compare(kinds[laneOf(a).tries], kinds[laneOf(b).tries]))
+		return cmp.Or(
+			cmp.Compare(busy[a.Repository], busy[b.Repository]),
+			cmp.Compare(kinds[laneOf(a).tries], kinds[laneOf(b).tries]),
+			cmp.Compare(hadTurn(a), hadTurn(b)),
+		)
 	}
 	for _, v := range queued {
-		if _, taken := s.running[v.ID]; taken {
+		_, isTaken := s.running[v.ID]
+		isLastSlot := s.jobs > 1 && busy[v.Repository] >= s.jobs-1
+		if isTaken || isLastSlot {
 			continue
 		}
 		if !ok || order(v, next) < 0 {
@@ -177,6 +229,7 @@ func (s *Service) take(queued []hub.CheckResult) (next hub.CheckResult, ok bool)
 	}
 	if ok {
 		s.running[next.ID] = laneOf(next)
+		s.last[next.Repository] = laneOf(next)
 		s.live[next.ID] = tail.NewBuffer(tailBytes)
 	}
 	return next, ok

@@ -121,9 +121,12 @@ func Touches(c hub.RepositoryCheck, p hub.CheckPlan) bool {
 	if len(c.When) == 0 || p.Base == "" {
 		return true
 	}
-	return slices.ContainsFunc(p.Changes, func(change hub.CommitChange) bool {
-		return slices.ContainsFunc(c.When, func(pattern string) bool { return effects.Pathspec(pattern).Matches("/" + change.Path) })
-	})
+	when := make([]effects.Target, len(c.When))
+	for i, pattern := range c.When {
+		when[i] = effects.Pathspec(pattern)
+	}
+	files := effects.Compile(when...)
+	return slices.ContainsFunc(p.Changes, func(change hub.CommitChange) bool { return files.Matches("/" + change.Path) })
 }
 
 // Within reports whether a commit is another one, named in a folder, or an ancestor of it.

@@ -104,10 +104,11 @@ type turn struct {
 // A flight is one comparison with all questions that wait for it. It ends without an answer
 // when the last of them is given up.
 type flight struct {
-	done    chan struct{} // closed when got is set
+	done    chan struct{} // closed when got or err is set
 	given   chan struct{} // closed when nothing waits any more
 	waiters int           // guarded by the comparer's mu
 	got     answer
+	err     error // of a comparison that panicked
 }
 
 // An answer is a verdict with its documents.
@@ -193,7 +194,7 @@ func (c *comparer) verdict(ctx context.Context, q question) (answer, error) {
 
 	select {
 	case <-f.done:
-		return f.got, nil
+		return f.got, f.err
 	case <-ctx.Done():
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -207,7 +208,8 @@ func (c *comparer) verdict(ctx context.Context, q question) (answer, error) {
 	}
 }
 
-// run makes one comparison when a slot is free.
+// run makes one comparison when a slot is free. One that panics ends its questions with an error, and
+// is not remembered: the next question tries again.
 func (c *comparer) run(f *flight, q question) {
 	select {
 	case c.slots <- struct{}{}:
@@ -215,7 +217,11 @@ func (c *comparer) run(f *flight, q question) {
 	case <-f.given:
 		return
 	}
-	got := q.compute(c.compare, f.given)
+	var got answer
+	err := hub.Contain("contract.compare", func() error {
+		got = q.compute(c.compare, f.given)
+		return nil
+	})
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -223,11 +229,14 @@ func (c *comparer) run(f *flight, q question) {
 		return // it may have been stopped
 	}
 	f.got = got
+	f.err = err
 	close(f.done)
 	if c.running[q.pair] == f {
 		delete(c.running, q.pair)
 	}
-	c.remember(q, got)
+	if err == nil {
+		c.remember(q, got)
+	}
 }
 
 // remember keeps an answer and forgets the oldest ones beyond maxRemembered. c.mu is held.

@@ -137,6 +137,31 @@ func TestSyncComparesOutsideOfItsTransaction(t *testing.T) {
 	}
 }
 
+// TestAComparisonThatPanics asks a question whose comparison panics, again and again. Each ends with an
+// error, none keeps its slot, and the next comparison answers.
+func TestAComparisonThatPanics(t *testing.T) {
+	k := newCrew(t)
+	isBroken := true
+	k.OnCompare(func() {
+		if isBroken {
+			panic("a content that the comparison does not bear")
+		}
+	})
+	ask := func() error {
+		_, err := k.Diff(t.Context(), k.front, contract.DiffQuery{InContract: contract.Of(k.project.ID, k.c.ID), Content: userSchema("name", "panic")})
+		return err
+	}
+	for range 3 { // more than comparisons at a time
+		if err := ask(); hub.CodeOf(err) != hub.CodeInternal {
+			t.Fatalf("got %v, want %s", err, hub.CodeInternal)
+		}
+	}
+	isBroken = false
+	if err := ask(); err != nil {
+		t.Errorf("after the panics: %v", err)
+	}
+}
+
 // TestFewComparisonsAtATime asks many questions at once, and looks at the comparisons that run
 // when every goroutine waits.
 func TestFewComparisonsAtATime(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/ground/effects"
 )
 
 // A Kind is the event about which the guard asks.
@@ -108,6 +109,9 @@ func (s *Service) Ask(ctx context.Context, actor hub.Caller, q Question) (Answer
 	// Files are read before the transaction: those of the question, and those of reservations
 	// that it can end or break.
 	x := &question{Question: q, s: s, op: op, actor: actor, tree: tree, names: names}
+	if q.Command != "" {
+		x.does = effects.Read(q.Command, q.Tree)
+	}
 	if q.Kind == Edit || q.Kind == After {
 		x.names = append(x.names, x.writtenByName()...)
 	}
@@ -160,7 +164,8 @@ type question struct {
 	op    string
 	actor hub.Caller
 	tree  hub.WorkingTree
-	names []string // the paths, relative to the tree
+	names []string        // the paths, relative to the tree
+	does  effects.Effects // of the command
 
 	facts         // files of the question and of reservations
 	shell []touch // files of others that a command touches
@@ -170,12 +175,13 @@ type question struct {
 func (x *question) gather(ctx context.Context) error {
 	mayHaveCommitted := x.Kind == After || x.Kind == Commit
 	concerned := func(r hub.Reservation) bool {
-		isAsked := slices.ContainsFunc(x.names, func(name string) bool { return covers(r, name) })
+		isAsked := slices.Contains(x.names, r.Path)
 		isOwn := r.Holder == x.actor.ID && (mayHaveCommitted || !r.Asked.IsZero())
 		return isAsked || x.Command != "" || isOwn
 	}
+	compared := append(x.written(), x.s.watched.files(x.call())...)
 	var err error
-	if x.facts, err = x.s.survey(ctx, x.tree, x.names, x.reported(), concerned); err != nil || x.Command == "" {
+	if x.facts, err = x.s.survey(ctx, x.tree, survey{agent: x.actor.ID, names: x.names, compared: compared, by: x.reported(), concerned: concerned}); err != nil || x.Command == "" {
 		return err
 	}
 
@@ -194,7 +200,7 @@ func (x *question) decide(ctx context.Context) (Answer, error) {
 	var b *board
 	err := x.s.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		var err error
-		if b, err = x.s.load(tx, x.actor, x.tree); err != nil {
+		if b, err = x.s.load(tx, x.actor, x.tree, x.covered); err != nil {
 			return err
 		}
 		b.answer = Answer{Decision: Allow, Reason: ReasonFree, Denied: []Denial{}, Notes: []Note{}}
@@ -223,7 +229,10 @@ func (x *question) decide(ctx context.Context) (Answer, error) {
 		if err := b.tellChanges(); err != nil {
 			return err
 		}
-		return b.deliverNotes()
+		if err := b.deliverNotes(); err != nil {
+			return err
+		}
+		return b.covered.check(x.op)
 	})
 	if err != nil {
 		return Answer{}, err

@@ -24,36 +24,38 @@ const maxBlocked = 100
 // Blocked returns the agents that have waited for files of others so long that the operator is
 // told, those that wait longest first.
 func (s *Service) Blocked(ctx context.Context) ([]Blocked, error) {
-	return hub.Read(ctx, s.store, func(r hub.Reader) ([]Blocked, error) {
-		waits, err := r.Reservations().Waits("")
-		if err != nil {
-			return nil, err
+	var waits []hub.FileWait
+	var all []hub.Reservation
+	err := s.store.View(ctx, func(r hub.Reader) (err error) {
+		if waits, err = r.Reservations().Waits(""); err != nil {
+			return err
 		}
 		now := s.clock.Now()
 		waits = slices.DeleteFunc(waits, func(w hub.FileWait) bool {
 			return !w.Told.IsZero() || now.Sub(w.Since.Time) < warnAfter
 		})
-		if len(waits) == 0 {
-			return nil, nil
+		if len(waits) > 0 {
+			all, err = r.Reservations().OfAgent("")
 		}
-
-		all, err := r.Reservations().OfAgent("")
-		if err != nil {
-			return nil, err
-		}
-		var out []Blocked
-		for _, w := range waits[:min(len(waits), maxBlocked)] {
-			i := slices.IndexFunc(all, func(v hub.Reservation) bool {
-				return keyOf(v.Tree) == w.Tree && binds(v, w.Agent, false) && covers(v, w.Path)
-			})
-			if i < 0 { // it is free: the agent is told soon
-				continue
-			}
-			held := all[i]
-			out = append(out, Blocked{ID: w.ID(), Agent: w.Agent, Since: w.Since, Tree: held.Tree.Path, Path: w.Path, Holder: held.Holder, Reservation: held.ID})
-		}
-		return out, nil
+		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+
+	var out []Blocked
+	covered := s.coverage()
+	for _, w := range waits[:min(len(waits), maxBlocked)] {
+		i := slices.IndexFunc(all, func(v hub.Reservation) bool {
+			return keyOf(v.Tree) == w.Tree && binds(v, w.Agent, false) && covered.covers(v, w.Path)
+		})
+		if i < 0 { // it is free: the agent is told soon
+			continue
+		}
+		held := all[i]
+		out = append(out, Blocked{ID: w.ID(), Agent: w.Agent, Since: w.Since, Tree: held.Tree.Path, Path: w.Path, Holder: held.Holder, Reservation: held.ID})
+	}
+	return out, nil
 }
 
 // Counts returns how many files each agent holds, without patterns.

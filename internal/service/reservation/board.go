@@ -19,6 +19,8 @@ type board struct {
 	all   []hub.Reservation
 	waits []hub.FileWait
 
+	covered *coverage
+
 	answer Answer
 	posted []hub.Message
 	facts  facts
@@ -30,9 +32,10 @@ type board struct {
 	elsewhere map[string][]hub.Reservation // files that are held in other working trees of the repository, by path; nil before they are read
 }
 
-// load reads the reservations of a working tree.
-func (s *Service) load(tx hub.Tx, actor hub.Caller, tree hub.WorkingTree) (*board, error) {
-	b := &board{s: s, tx: tx, actor: actor, tree: tree, now: s.clock.Now(), counts: map[hub.AgentID]*count{}}
+// load reads the reservations of a working tree, whose patterns were compared before.
+func (s *Service) load(tx hub.Tx, actor hub.Caller, tree hub.WorkingTree, covered *coverage) (*board, error) {
+	b := &board{s: s, tx: tx, actor: actor, tree: tree, now: s.clock.Now(), covered: covered, counts: map[hub.AgentID]*count{}}
+	covered.begin()
 	var err error
 	if b.all, err = reservationsOf(tx, tree); err != nil {
 		return nil, err
@@ -189,12 +192,12 @@ func (b *board) holderOf(name string) (hub.Reservation, bool) { return b.keeps(n
 // to the agent that changes it. Of two agents with patterns that overlap, each may change a file
 // of both, and the first that does has it.
 func (b *board) keeps(name string, agent hub.AgentID) (hub.Reservation, bool) {
-	isHeld := func(r hub.Reservation) bool { return r.State == hub.ReservationHeld && covers(r, name) }
+	isHeld := func(r hub.Reservation) bool { return r.State == hub.ReservationHeld && b.covered.covers(r, name) }
 	shared := slices.ContainsFunc(b.all, func(r hub.Reservation) bool { return r.Holder == agent && r.Shared && isHeld(r) })
 	best := -1
 	for i, r := range b.all { // by fences
 		isOwn := r.Holder == agent && isHeld(r)
-		isForeign := binds(r, agent, shared) && covers(r, name)
+		isForeign := binds(r, agent, shared) && b.covered.covers(r, name)
 		if !isOwn && !isForeign {
 			continue
 		}
@@ -280,7 +283,7 @@ func (b *board) add(r hub.Reservation) error {
 		return err
 	}
 	isSharedWith := func(o hub.Reservation) bool {
-		return o.Holder == b.actor.ID && o.State == hub.ReservationHeld && o.Shared && covers(o, r.Path)
+		return o.Holder == b.actor.ID && o.State == hub.ReservationHeld && o.Shared && b.covered.covers(o, r.Path)
 	}
 	if !r.Pattern { // a file of a shared pattern is shared
 		r.Shared = slices.ContainsFunc(b.all, isSharedWith)

@@ -134,17 +134,26 @@ func (x *question) reported() report {
 		return report{}
 	}
 	out := report{by: x.actor.ID, edits: x.names, command: x.runs()}
-	if x.Command != "" {
-		out.text = effects.Read(x.Command, x.Tree)
-		out.commits = slices.ContainsFunc(out.text.Git, func(g effects.Git) bool { return g.Verb == effects.Commit })
-	}
+	out.text = x.does
+	out.commits = slices.ContainsFunc(out.text.Git, func(g effects.Git) bool { return g.Verb == effects.Commit })
 	return out
 }
 
-// names reports whether the text of a command names a file, given by its absolute path.
-func (r report) names(file string) bool {
-	isWritten := slices.ContainsFunc(r.text.Writes, func(w effects.Target) bool { return w.Matches(file) })
-	return isWritten || slices.ContainsFunc(r.text.Git, func(g effects.Git) bool { return g.Verb == effects.Switch || g.Touches(file) })
+// names returns whether the text of a command names a file, given by its absolute path. It takes at
+// most maxSteps for all files; what they do not suffice for is not named.
+func (r report) names() func(file string) bool {
+	written := effects.Compile(r.text.Writes...)
+	var touched []func(file string, steps *int) bool
+	isSwitch := false
+	for _, g := range r.text.Git {
+		isSwitch = isSwitch || g.Verb == effects.Switch
+		touched = append(touched, g.Compile())
+	}
+	steps := 0
+	return func(file string) bool {
+		touches := func(touches func(string, *int) bool) bool { return steps <= maxSteps && touches(file, &steps) }
+		return steps <= maxSteps && (written.Count(file, &steps) || isSwitch || slices.ContainsFunc(touched, touches))
+	}
 }
 
 // An origin says which agents may have changed a file since the hub last looked at it.
@@ -162,11 +171,7 @@ type origin struct {
 // file counts as its holder.
 func (k facts) originOf(r hub.Reservation) origin {
 	isHolder := func(agent hub.AgentID) bool {
-		shares := func(o hub.Reservation) bool {
-			isLive := o.State == hub.ReservationHeld && covers(o, r.Path)
-			return o.Holder == agent && o.Shared && isLive
-		}
-		return agent == r.Holder || (r.Shared && slices.ContainsFunc(k.held, shares))
+		return agent == r.Holder || slices.Contains(k.sharers[r.ID], agent)
 	}
 	o := origin{runs: !r.Asked.IsZero()}
 	for _, c := range k.running {
@@ -187,7 +192,7 @@ func (k facts) originOf(r hub.Reservation) origin {
 	case by == "":
 	case isHolder(by):
 		o.edited = isNamed
-		o.holder = isNamed || k.report.names(k.fileOf(r))
+		o.holder = isNamed || k.named[r.ID]
 		o.runs = o.runs || k.report.command
 		o.commits = o.commits || k.report.commits
 	case isNamed || isChanged:

@@ -1,7 +1,9 @@
 package reservation
 
 import (
+	"context"
 	"crypto/sha256"
+	"slices"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -31,3 +33,20 @@ func StoredCommands(r hub.Reader) []command {
 	}
 	return all
 }
+
+// Late compares a file with reservations inside a transaction: the first ones were stored before,
+// and compared then. It returns which of all cover it, with the steps inside the transaction.
+func (s *Service) Late(ctx context.Context, before, later []hub.Reservation, name string) (covered []bool, steps int, err error) {
+	c, err := s.prepare(ctx, before, []string{name})
+	if err != nil {
+		return nil, 0, err
+	}
+	c.begin()
+	for _, r := range slices.Concat(before, later) {
+		covered = append(covered, c.covers(r, name))
+	}
+	return covered, c.steps, c.check("reservation.Late")
+}
+
+// MaxLateSteps is the number of steps inside a transaction.
+const MaxLateSteps = maxLateSteps

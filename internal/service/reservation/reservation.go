@@ -37,6 +37,8 @@ const (
 	maxPaths     = 4096                // reserved by one agent
 	MaxQuestion  = 512                 // paths of one question; the transaction that decides it looks at each
 	maxPatterns  = 64                  // reserved by one agent
+	maxPattern   = 512                 // bytes of a pattern
+	maxStars     = 16                  // of a pattern
 	maxPath      = 4096                // bytes of a path
 	maxSession   = 512                 // bytes of the id of a session
 	maxCommand   = 1 << 18             // bytes of a command
@@ -127,6 +129,7 @@ type Service struct {
 	machine  string
 	watched  watched
 	activity activity
+	matchers matchers
 	hurry    chan struct{} // tells Run to look at once
 }
 

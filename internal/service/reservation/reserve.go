@@ -82,13 +82,17 @@ func (s *Service) Reserve(ctx context.Context, actor hub.Caller, r Request) (Gra
 			return Grant{}, err
 		}
 	}
+	covered, met, err := s.compareNew(ctx, tree, actor.ID, r.Patterns)
+	if err != nil {
+		return Grant{}, err
+	}
 
 	out := Grant{Reservations: []Reserved{}, Overlaps: []Overlap{}}
 	var b *board
 	err = s.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		out = Grant{Reservations: []Reserved{}, Overlaps: []Overlap{}}
 		var err error
-		if b, err = s.load(tx, actor, tree); err != nil {
+		if b, err = s.load(tx, actor, tree, covered); err != nil {
 			return err
 		}
 		if err := b.mayActFor(op, r.Agent); err != nil {
@@ -101,17 +105,39 @@ func (s *Service) Reserve(ctx context.Context, actor hub.Caller, r Request) (Gra
 			return err
 		}
 		for _, p := range r.Patterns {
-			if err := b.reserve(&out, r, p); err != nil {
+			if err := b.reserve(&out, r, p, met); err != nil {
 				return err
 			}
 		}
-		return nil
+		return covered.check(op)
 	})
 	if err != nil {
 		return Grant{}, err
 	}
 	b.announce()
 	return out, nil
+}
+
+// compareNew compares the patterns of a working tree with the files for which agents wait, and its
+// reservations with new patterns.
+func (s *Service) compareNew(ctx context.Context, tree hub.WorkingTree, agent hub.AgentID, patterns []string) (covered *coverage, met meeting, err error) {
+	var all []hub.Reservation
+	var names []string
+	err = s.store.View(ctx, func(r hub.Reader) error {
+		if all, err = reservationsOf(r, tree); err != nil {
+			return err
+		}
+		names, err = namesOf(r, tree, agent)
+		return err
+	})
+	if err != nil {
+		return nil, meeting{}, err
+	}
+	if covered, err = s.prepare(ctx, all, names); err != nil {
+		return nil, meeting{}, err
+	}
+	met, err = s.meet(ctx, all, patterns)
+	return covered, met, err
 }
 
 // folderIn returns a folder of a tree without links.
@@ -153,7 +179,11 @@ func (s *Service) checkPattern(ctx context.Context, op string, tree hub.WorkingT
 		return hub.Errorf(hub.CodeInvalid, op, "%.100q is not a pattern of files in the working tree", pattern).
 			WithHint("use a path or a git pathspec relative to the tree, such as src/*.go")
 	}
-	if covers(hub.Reservation{Pattern: true, Path: pattern}, "any-file-of-the-tree.txt") && covers(hub.Reservation{Pattern: true, Path: pattern}, "any/other.bin") {
+	if stars := strings.Count(pattern, "*"); len(pattern) > maxPattern || stars > maxStars {
+		return hub.Errorf(hub.CodeTooLarge, op, "the pattern %.100q has %d bytes and %d stars; at most %d bytes and %d stars are allowed", pattern, len(pattern), stars, maxPattern, maxStars).
+			WithHint("name the folders that you change")
+	}
+	if m := s.matchers.of(pattern); m.Matches("/any-file-of-the-tree.txt") && m.Matches("/any/other.bin") {
 		return hub.Errorf(hub.CodeInvalid, op, "the pattern %s matches the whole working tree", pattern).WithHint("name the folders that you change")
 	}
 	n, err := s.trees.Count(ctx, tree, pattern, maxPaths+1)
@@ -166,8 +196,9 @@ func (s *Service) checkPattern(ctx context.Context, op string, tree hub.WorkingT
 	return nil
 }
 
-// reserve adds one pattern. A pattern that the caller holds already is renewed.
-func (b *board) reserve(out *Grant, r Request, pattern string) error {
+// reserve adds one pattern, which was compared before. A pattern that the caller holds already is
+// renewed.
+func (b *board) reserve(out *Grant, r Request, pattern string, met meeting) error {
 	until := b.now.Add(r.For)
 	for i, v := range b.all {
 		isOpen := v.State == hub.ReservationHeld || v.State == hub.ReservationWaiting
@@ -191,11 +222,14 @@ func (b *board) reserve(out *Grant, r Request, pattern string) error {
 		next.State = hub.ReservationWaiting
 	}
 	for _, v := range b.all {
-		if v.Path == pattern {
+		if v.Path == pattern || !binds(v, r.Agent, r.Shared) {
 			continue
 		}
-		mayMeet := covers(v, pattern) || covers(hub.Reservation{Pattern: true, Path: pattern}, v.Path)
-		if mayMeet && binds(v, r.Agent, r.Shared) {
+		mayMeet := met.met[pattern][v.Path]
+		if !met.compared[v.Path] { // it was stored meanwhile
+			mayMeet = b.covered.mayMeet(v, pattern)
+		}
+		if mayMeet {
 			out.Overlaps = append(out.Overlaps, Overlap{pattern, v.Holder, v.Path})
 		}
 	}
@@ -250,13 +284,17 @@ func (s *Service) Release(ctx context.Context, actor hub.Caller, r Release) (Rel
 	if err != nil {
 		return Released{}, err
 	}
+	covered, _, err := s.compareNew(ctx, tree, actor.ID, nil)
+	if err != nil {
+		return Released{}, err
+	}
 
 	var out Released
 	var b *board
 	err = s.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		out = Released{}
 		var err error
-		if b, err = s.load(tx, actor, tree); err != nil {
+		if b, err = s.load(tx, actor, tree, covered); err != nil {
 			return err
 		}
 		if out.Released, err = b.release(op, names, r); err != nil {
@@ -353,7 +391,8 @@ func releaser(c hub.Caller) string {
 }
 
 // Done ends the reservations of a task or handoff that is over, inside the transaction of the
-// service that ends it. After the commit the caller announces the messages.
+// service that ends it. After the commit the caller announces the messages. Agents that wait for a
+// file of which it takes long to say whether it is free are told by the next Sweep.
 func (s *Service) Done(tx hub.Tx, actor hub.Caller, task hub.TaskID, handoff hub.HandoffID) ([]hub.Message, error) {
 	all, err := tx.Reservations().OfAgent("")
 	if err != nil {
@@ -366,7 +405,7 @@ func (s *Service) Done(tx hub.Tx, actor hub.Caller, task hub.TaskID, handoff hub
 			continue
 		}
 		done[keyOf(v.Tree)] = true
-		b, err := s.load(tx, actor, v.Tree)
+		b, err := s.load(tx, actor, v.Tree, s.coverage())
 		if err != nil {
 			return nil, err
 		}
@@ -468,7 +507,7 @@ func (s *Service) List(ctx context.Context, f Filter) (Listing, error) {
 		}
 		f.Tree = keyOf(tree)
 	}
-	return hub.Read(ctx, s.store, func(r hub.Reader) (Listing, error) { return s.list(r, f, after) })
+	return s.list(ctx, f, after)
 }
 
 // Top returns the top of the working tree of a folder.
@@ -479,8 +518,9 @@ func (s *Service) Top(ctx context.Context, folder string) (string, error) {
 
 // Who returns the reservations of a working tree that cover one of some files.
 func (s *Service) Who(ctx context.Context, folder string, paths []string) (Listing, error) {
+	const op = "reservation.Who"
 	if len(paths) > maxPaths {
-		return Listing{}, hub.Errorf(hub.CodeTooLarge, "reservation.Who", "too many paths: %d, limit %d", len(paths), maxPaths)
+		return Listing{}, hub.Errorf(hub.CodeTooLarge, op, "too many paths: %d, limit %d", len(paths), maxPaths)
 	}
 	tree, err := s.trees.Tree(ctx, folder)
 	if err != nil {
@@ -490,12 +530,16 @@ func (s *Service) Who(ctx context.Context, folder string, paths []string) (Listi
 	if err != nil {
 		return Listing{}, fmt.Errorf("reservation: find the files: %w", err)
 	}
-	all, err := hub.Read(ctx, s.store, func(r hub.Reader) (Listing, error) { return s.list(r, Filter{Tree: keyOf(tree)}, 0) })
+	all, err := s.list(ctx, Filter{Tree: keyOf(tree)}, 0)
+	if err != nil {
+		return Listing{}, err
+	}
+	covered := s.coverage()
 	all.Reservations = slices.DeleteFunc(all.Reservations, func(r Row) bool {
 		v := hub.Reservation{Path: r.Path, Pattern: r.Pattern}
-		return !slices.ContainsFunc(names, func(name string) bool { return covers(v, name) })
+		return !slices.ContainsFunc(names, func(name string) bool { return covered.covers(v, name) })
 	})
-	return all, err
+	return all, covered.check(op)
 }
 
 // fenceOf returns the fence in the id of a reservation, 0 for none.
@@ -507,16 +551,38 @@ func fenceOf(id hub.ReservationID) (int64, bool) {
 	return n, err == nil && n > 0 && hub.NewReservationID(n) == id
 }
 
-func (s *Service) list(r hub.Reader, f Filter, after int64) (Listing, error) {
+// list returns the reservations after a fence that a filter chooses.
+func (s *Service) list(ctx context.Context, f Filter, after int64) (Listing, error) {
 	out := Listing{Reservations: []Row{}, Overlaps: []TreeClash{}}
-	all, err := r.Reservations().OfAgent("")
+	var all, chosen []hub.Reservation
+	var waits []hub.FileWait
+	err := s.store.View(ctx, func(r hub.Reader) (err error) {
+		out.Reservations = out.Reservations[:0]
+		out.Next = ""
+		chosen = nil
+		if all, err = r.Reservations().OfAgent(""); err != nil {
+			return err
+		}
+		if waits, err = r.Reservations().Waits(""); err != nil {
+			return err
+		}
+		chosen, err = s.choose(r, &out, all, f, after)
+		return err
+	})
 	if err != nil {
 		return out, err
 	}
-	waits, err := r.Reservations().Waits("")
-	if err != nil {
-		return out, err
+
+	covered := s.coverage()
+	for i, v := range chosen {
+		out.Reservations[i].Waiting = covered.waitingFor(v, all, waits)
 	}
+	out.Overlaps = clashes(all)
+	return out, nil
+}
+
+// choose adds the reservations after a fence that a filter chooses to a list, and returns them.
+func (s *Service) choose(r hub.Reader, out *Listing, all []hub.Reservation, f Filter, after int64) (chosen []hub.Reservation, err error) {
 	sessions := s.lives(r)
 	for _, v := range all {
 		isChosen := (f.Tree == "" || keyOf(v.Tree) == f.Tree) && (f.Agent == "" || v.Holder == f.Agent) && (f.State == "" || v.State == f.State)
@@ -532,21 +598,20 @@ func (s *Service) list(r hub.Reader, f Filter, after int64) (Listing, error) {
 		row := rowOf(v)
 		life, err := sessions.of(v)
 		if err != nil {
-			return out, err
+			return nil, err
 		}
 		if life.Seen.After(row.Active.Time) {
 			row.Active = life.Seen
 		}
-		row.Waiting = waitingFor(v, all, waits)
 		out.Reservations = append(out.Reservations, row)
+		chosen = append(chosen, v)
 	}
-	out.Overlaps = clashes(all)
-	return out, nil
+	return chosen, nil
 }
 
 // waitingFor returns the other agents that wait for the files of a reservation, without those that
 // may change them.
-func waitingFor(v hub.Reservation, all []hub.Reservation, waits []hub.FileWait) []hub.AgentID {
+func (c *coverage) waitingFor(v hub.Reservation, all []hub.Reservation, waits []hub.FileWait) []hub.AgentID {
 	out := []hub.AgentID{}
 	if v.State == hub.ReservationWaiting {
 		return out
@@ -557,7 +622,7 @@ func waitingFor(v hub.Reservation, all []hub.Reservation, waits []hub.FileWait) 
 		}
 	}
 	for _, w := range waits {
-		if w.Tree == keyOf(v.Tree) && covers(v, w.Path) {
+		if w.Tree == keyOf(v.Tree) && c.covers(v, w.Path) {
 			add(w.Agent)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/ground/effects"
 )
 
 // The reasons for which a reservation ends, in the journal.
@@ -172,14 +171,6 @@ func isIdle(r hub.Reservation, life Life, idle time.Duration, now hub.Time) bool
 		last = life.Seen
 	}
 	return now.Sub(last.Time) >= idle
-}
-
-// covers reports whether a reservation covers a file of its working tree.
-func covers(r hub.Reservation, name string) bool {
-	if !r.Pattern {
-		return r.Path == name
-	}
-	return effects.Pathspec(r.Path).Matches("/" + name)
 }
 
 // binds reports whether a reservation keeps another agent from a file: it is held, and not

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -31,16 +32,14 @@ func (x *question) touches(ctx context.Context) ([]touch, error) {
 		return nil, nil
 	}
 
-	found := effects.Read(x.Command, x.Tree)
-	var out []touch
-	for _, w := range found.Writes {
-		for _, r := range others {
-			if name, ok := x.writes(w, r); ok {
-				out = append(out, touch{name, "would change"})
-			}
-		}
+	out, err := x.writes(ctx, others)
+	if err != nil {
+		return nil, err
 	}
-	for _, g := range found.Git {
+	for _, g := range x.does.Git {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		more, err := x.gitTouches(ctx, g, others)
 		if err != nil {
 			return nil, err
@@ -55,44 +54,54 @@ func (x *question) file(name string) string {
 	return filepath.ToSlash(filepath.Join(x.tree.Path, name))
 }
 
-// writes returns the reserved file that a command writes. A pattern is compared with a target that
-// names one file.
-func (x *question) writes(w effects.Target, r hub.Reservation) (string, bool) {
-	if !r.Pattern {
-		return r.Path, w.Matches(x.file(r.Path))
+// writes returns the reserved files that the command writes. A pattern is compared with the files
+// that the command names one by one. What maxSteps do not suffice for counts as unknown to the
+// text: it is compared after the command.
+func (x *question) writes(ctx context.Context, others []hub.Reservation) (out []touch, err error) {
+	written := effects.Compile(x.does.Writes...)
+	steps := 0
+	for _, r := range others {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if !r.Pattern && steps <= maxSteps && written.Count(x.file(r.Path), &steps) {
+			out = append(out, touch{r.Path, "would change"})
+		}
 	}
-	if w.Glob || w.Spec {
-		return "", false
+	for _, name := range x.written() {
+		isHeld := func(r hub.Reservation) bool { return r.Pattern && x.covered.covers(r, name) }
+		if slices.ContainsFunc(others, isHeld) {
+			out = append(out, touch{name, "would change"})
+		}
 	}
-	rel, err := filepath.Rel(x.tree.Path, filepath.FromSlash(w.Path))
-	if err != nil || !filepath.IsLocal(rel) {
-		return "", false
-	}
-	name := filepath.ToSlash(rel)
-	return name, covers(r, name)
+	return out, nil
 }
 
-// writtenByName returns the files of the tree that the command names one by one and writes. Their
-// content is the agent's own edit.
-func (x *question) writtenByName() (names []string) {
-	if x.Command == "" {
-		return nil
-	}
-	for _, w := range effects.Read(x.Command, x.Tree).Writes {
+// written returns the files of the tree that the command names one by one and writes. Beyond
+// MaxQuestion the text is not known.
+func (x *question) written() (names []string) {
+	for _, w := range x.does.Writes {
 		rel, err := filepath.Rel(x.tree.Path, filepath.FromSlash(w.Path))
-		isFile := err == nil && filepath.IsLocal(rel) && rel != "."
 		isOne := !w.Glob && !w.Spec
-		if isFile && isOne && len(names) < MaxQuestion {
+		if err == nil && filepath.IsLocal(rel) && isOne && len(names) < MaxQuestion {
 			names = append(names, filepath.ToSlash(rel))
 		}
 	}
 	return names
 }
 
+// writtenByName returns the files that the command names one by one and writes. Their content is the
+// agent's own edit.
+func (x *question) writtenByName() []string {
+	return slices.DeleteFunc(x.written(), func(name string) bool { return name == "." })
+}
+
 // gitTouches returns the reserved files that a git command touches. Files that are as the commit
 // has them are not touched, except by a switch to a commit in which they differ.
 func (x *question) gitTouches(ctx context.Context, g effects.Git, others []hub.Reservation) ([]touch, error) {
 	var dirty, all []string
+	touches := g.Compile()
+	steps := 0
 	for _, r := range others {
 		f := x.files[r.Path]
 		if r.Pattern {
@@ -100,7 +109,7 @@ func (x *question) gitTouches(ctx context.Context, g effects.Git, others []hub.R
 		}
 		all = append(all, r.Path)
 		isTouched := (f.Tracked && g.Tracked) || (!f.Tracked && g.Untracked)
-		if !f.Clean && isTouched && g.Touches(x.file(r.Path)) {
+		if !f.Clean && isTouched && steps <= maxSteps && touches(x.file(r.Path), &steps) {
 			dirty = append(dirty, r.Path)
 		}
 	}
@@ -188,6 +197,13 @@ func (w *watched) begin(key callKey, files map[string]string) {
 		delete(w.calls, old)
 	}
 	w.calls[key] = files
+}
+
+// files returns the files that are watched for a command.
+func (w *watched) files(key callKey) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Collect(maps.Keys(w.calls[key]))
 }
 
 // compare returns the files that changed since the command began, and forgets the command.

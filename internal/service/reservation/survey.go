@@ -19,6 +19,10 @@ type facts struct {
 	gone    bool               // the working tree was moved or deleted
 	running []command          // in the tree
 	report  report
+
+	covered *coverage                           // the patterns that cover files of a question
+	sharers map[hub.ReservationID][]hub.AgentID // agents that share the file of a reservation
+	named   map[hub.ReservationID]bool          // reservations whose file the reported command names
 }
 
 // fileOf returns the absolute path of a reserved file, with slashes.
@@ -67,12 +71,22 @@ type remains struct {
 	lines  int
 }
 
-// survey reads files of a working tree: those of names, and those of reservations that concern
-// the caller. The difference of a file whose reservation becomes an orphan is kept as an artifact,
-// so that it is not lost when the next agent changes the file.
-func (s *Service) survey(ctx context.Context, tree hub.WorkingTree, names []string, by report, concerned func(hub.Reservation) bool) (facts, error) {
-	known := facts{left: map[string]remains{}, report: by}
+// A survey says what a question needs to know of the files of a working tree.
+type survey struct {
+	agent     hub.AgentID                // the caller
+	names     []string                   // files that are read
+	compared  []string                   // more files that are compared with patterns
+	by        report                     // what the caller reports
+	concerned func(hub.Reservation) bool // whether the file of a reservation is read, too
+}
+
+// survey reads files of a working tree, and compares them with the reserved patterns. The
+// difference of a file whose reservation becomes an orphan is kept as an artifact, so that it is
+// not lost when the next agent changes the file.
+func (s *Service) survey(ctx context.Context, tree hub.WorkingTree, q survey) (facts, error) {
+	known := facts{left: map[string]remains{}, report: q.by}
 	lives := map[hub.ReservationID]Life{}
+	compared := slices.Concat(q.names, q.compared)
 	err := s.store.View(ctx, func(r hub.Reader) (err error) {
 		if known.held, err = reservationsOf(r, tree); err != nil {
 			return err
@@ -80,6 +94,11 @@ func (s *Service) survey(ctx context.Context, tree hub.WorkingTree, names []stri
 		if known.running, err = s.running(r, tree); err != nil {
 			return err
 		}
+		late, err := namesOf(r, tree, q.agent)
+		if err != nil {
+			return err
+		}
+		compared = append(compared, late...)
 		sessions := s.lives(r)
 		for _, v := range known.held {
 			if lives[v.ID], err = sessions.of(v); err != nil {
@@ -92,9 +111,13 @@ func (s *Service) survey(ctx context.Context, tree hub.WorkingTree, names []stri
 		return known, err
 	}
 
-	names = slices.Clone(names)
+	if err := s.compare(ctx, &known, compared); err != nil {
+		return known, err
+	}
+
+	names := slices.Clone(q.names)
 	for _, r := range known.held {
-		if !r.Pattern && concerned(r) {
+		if !r.Pattern && q.concerned(r) {
 			names = append(names, r.Path)
 		}
 	}
@@ -122,6 +145,67 @@ func (s *Service) survey(ctx context.Context, tree hub.WorkingTree, names []stri
 		}
 	}
 	return known, nil
+}
+
+// namesOf returns the files of a working tree for which agents wait, and those that the notes for an
+// agent are about.
+func namesOf(r hub.Reader, tree hub.WorkingTree, agent hub.AgentID) (names []string, err error) {
+	waits, err := r.Reservations().Waits(keyOf(tree))
+	if err != nil {
+		return nil, err
+	}
+	notes, err := r.Reservations().Notes(agent)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range waits {
+		names = append(names, w.Path)
+	}
+	for _, n := range notes {
+		names = append(names, n.Path)
+	}
+	return names, nil
+}
+
+// compare compares files with the patterns of a working tree, and its reservations with each other
+// and with the command that was reported.
+func (s *Service) compare(ctx context.Context, known *facts, names []string) (err error) {
+	for _, r := range known.held {
+		if r.Shared {
+			names = append(names, r.Path)
+		}
+	}
+	if known.covered, err = s.prepare(ctx, known.held, names); err != nil {
+		return err
+	}
+
+	known.named = map[hub.ReservationID]bool{}
+	isNamed := known.report.names()
+	var shared []hub.Reservation
+	for _, r := range known.held {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		known.named[r.ID] = !r.Pattern && isNamed(known.fileOf(r))
+		if r.Shared {
+			shared = append(shared, r)
+		}
+	}
+
+	known.sharers = map[hub.ReservationID][]hub.AgentID{}
+	for _, r := range shared {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		for i := range shared {
+			o := &shared[i]
+			isSharer := o.State == hub.ReservationHeld && known.covered.covers(*o, r.Path)
+			if isSharer && !slices.Contains(known.sharers[r.ID], o.Holder) {
+				known.sharers[r.ID] = append(known.sharers[r.ID], o.Holder)
+			}
+		}
+	}
+	return nil
 }
 
 // keep stores the difference of a file as an artifact. A difference that cannot be read or kept

@@ -87,14 +87,14 @@ func (s *Service) reservedTrees(ctx context.Context) ([]hub.WorkingTree, error) 
 // sweepTree ends the reservations of one working tree. One that was moved or deleted has no files
 // any more: its reservations end with the sessions of their holders.
 func (s *Service) sweepTree(ctx context.Context, t hub.WorkingTree) error {
-	known, err := s.survey(ctx, t, nil, report{}, func(hub.Reservation) bool { return true })
+	known, err := s.survey(ctx, t, survey{agent: hub.Self, concerned: func(hub.Reservation) bool { return true }})
 	if err != nil {
 		return err
 	}
 	var b *board
 	err = s.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
 		var err error
-		if b, err = s.load(tx, hub.Caller{ID: hub.Self}, t); err != nil {
+		if b, err = s.load(tx, hub.Caller{ID: hub.Self}, t, known.covered); err != nil {
 			return err
 		}
 		if err := b.settle(known); err != nil {

@@ -52,7 +52,10 @@ func (b *board) tellHolder(holder, agent hub.AgentID, name string) error {
 // waitsOn returns a file or pattern of a holder for which an agent waits.
 func (b *board) waitsOn(agent, holder hub.AgentID) (name string, found bool) {
 	for _, w := range b.waits {
-		if r, isHeld := b.keeps(w.Path, agent); w.Agent == agent && isHeld && r.Holder == holder {
+		if w.Agent != agent {
+			continue
+		}
+		if r, isHeld := b.keeps(w.Path, agent); isHeld && r.Holder == holder {
 			return w.Path, true
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 )
 
@@ -49,8 +50,10 @@ func (c *toolCall) wait(ctx context.Context, req *mcp.CallToolRequest) (stop fun
 		defer tick.Stop()
 		for n := 0; ; n += int(progressEvery / time.Second) {
 			// A client that is not there is noticed when the call is answered.
-			req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
-				ProgressToken: token, Message: "waiting for mail", Progress: float64(n), Total: float64(seconds),
+			_ = hub.Contain("mcptools.wait", func() error {
+				return req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+					ProgressToken: token, Message: "waiting for mail", Progress: float64(n), Total: float64(seconds),
+				})
 			})
 			select {
 			case <-tick.C:
