@@ -17,6 +17,7 @@ import (
 // A question is the review that a change needs, read from its repository before the transaction.
 type question struct {
 	all       []string // the reviewers, each of whom has to approve: agents, role:ROLE, @ABILITY or operator
+	word      string   // the one of them who gives the word that the change needs; "" if it needs none
 	who       string   // the first of them who has not
 	commit    string
 	base      string
@@ -98,8 +99,9 @@ func (s *Service) question(ctx context.Context, p hub.LandingPolicy, e hub.Landi
 
 // needs returns the reviewers that an entry needs. The reviewer of its package and the one of the policy
 // both have to approve. A change with fewer tests than before, that changes what judges it, or that takes
-// back the work of others, is reviewed in any case, by the operator if no reviewer is named. What is known
-// of that is in the entry, and belongs to its commit.
+// back the work of others, needs a word in any case: of the reviewer of the policy, else of the operator.
+// A reviewer that agents chose among themselves never gives it. What is known of that is in the entry, and
+// belongs to its commit.
 func (s *Service) needs(ctx context.Context, p hub.LandingPolicy, e hub.LandingEntry, piece *Piece) (*question, error) {
 	q := &question{commit: e.Commit, title: e.Ref, authors: []hub.AgentID{e.Owner}, fewer: e.Fewer, takesBack: e.TakesBack, judged: e.Judged}
 	wants := func(who string) {
@@ -129,8 +131,9 @@ func (s *Service) needs(ctx context.Context, p hub.LandingPolicy, e hub.LandingE
 	if e.Undoes == "" || q.takesBack != "" {
 		wants(p.Review)
 	}
-	if q.why() != "" && len(q.all) == 0 { // a review where none was wanted
-		wants(string(hub.Operator))
+	if q.why() != "" {
+		q.word = wordOf(p, q.all)
+		wants(q.word)
 	}
 	for _, text := range []string{q.fewer, wordText(q.judged), q.takesBack} {
 		if !strings.Contains(q.note, text) {
@@ -139,10 +142,24 @@ func (s *Service) needs(ctx context.Context, p hub.LandingPolicy, e hub.LandingE
 	}
 	if len(q.all) == 0 || e.Waives(hub.GateReview) {
 		q.all = nil
+		q.word = ""
 		return q, nil
 	}
 	q.who = q.all[0]
 	return q, nil
+}
+
+// wordOf returns who gives the word for what judges a change, for fewer tests and for the work of others:
+// the reviewer of the policy, else the operator. Where no policy lets changes land, the reviewer of the
+// package has it, if there is one.
+func wordOf(p hub.LandingPolicy, all []string) string {
+	switch {
+	case p.Review != "" && p.Review != hub.ReviewerNone:
+		return p.Review
+	case p.Into == "" && len(all) > 0:
+		return all[0]
+	}
+	return string(hub.Operator)
 }
 
 // difference completes a question with the difference to review: the one since the last approval,
@@ -266,9 +283,14 @@ func reviewed(r hub.Reader, e hub.LandingEntry, ask *question) (hub.ReviewState,
 }
 
 // isAnsweredBy reports whether a review is the one of a reviewer about the commit, and about the files
-// of others that it takes back.
+// of others that it takes back. The one who gives the word has to know each finding that needs it: a check
+// may have been added since.
 func (q *question) isAnsweredBy(v hub.Review, who string) bool {
 	isSame := v.Commit == q.commit && v.State != hub.ReviewStateReplaced && v.Answers(who)
+	isNew := func(f hub.JudgeFinding) bool { return f.Word && !slices.Contains(v.Judged, f) }
+	if who == q.word && slices.ContainsFunc(q.judged, isNew) {
+		return false
+	}
 	return isSame && (q.takesBack == "" || v.TakesBack == q.takesBack)
 }
 
@@ -828,6 +850,9 @@ func (c *change) afterReview(v hub.Review, patches []hub.ArtifactRef) error {
 		}
 		if len(ask.all) == 0 { // an entry of an earlier version
 			ask.all = []string{cmp.Or(v.For, v.Reviewer)}
+		}
+		if ask.why() != "" {
+			ask.word = wordOf(p, ask.all)
 		}
 		if _, err := c.admit(p, e, ask); err != nil {
 			return err
