@@ -116,6 +116,34 @@ func TestLandingGates(t *testing.T) {
 	}
 }
 
+// A trailer that names an agent makes it an author, whatever its address, unless it is one that a CLI
+// writes by itself.
+func TestTrailersNameAuthors(t *testing.T) {
+	d := newDesk(t)
+	ada := d.hub.as(d.hub.add(t, "ada", "claude")[0])
+	d.allow(d.ctx, d.operator, api.LandingParams{Review: "claude"})
+	for i, c := range []struct{ trailer, reviewer string }{
+		{"claude <claude@localhost>", "operator"},
+		{"claude <claude@noreply.example>", "operator"},
+		{"claude <noreply@example.com>", "operator"},
+		{"claude <1234+claude-agent@users.noreply.github.com>", "operator"},
+		{"claude <noreply@anthropic.com>", "claude"},
+		{"claude <223556219+Copilot@users.noreply.github.com>", "claude"},
+	} {
+		branch := fmt.Sprint("by-", i)
+		d.git("switch", "-q", "-c", branch, "main")
+		d.write("mod/"+branch, "ok\n")
+		d.git("add", "-A")
+		d.git("commit", "-q", "-m", "work\n\nCo-authored-by: "+c.trailer)
+		d.git("switch", "-q", "main")
+		id := must(rpc.Call(d.ctx, ada, api.Land, api.LandParams{Ref: branch, Repo: d.dir}))(t).Entries[0].ID
+		got := must(rpc.Call(d.ctx, d.operator, api.ShowEntry, api.EntryParams{ID: id}))(t).Reviews
+		if len(got) != 1 || got[0].Reviewer != c.reviewer {
+			t.Errorf("%s: got %+v, want the review of %s", c.trailer, got, c.reviewer)
+		}
+	}
+}
+
 // A review that a package asks for is asked for without any check and without a landing policy, and the
 // task is closed after it.
 func TestReviewWithoutAnyCheck(t *testing.T) {

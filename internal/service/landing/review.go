@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,7 +40,7 @@ func (q *question) whyOperator() string {
 	if q.cut {
 		return "the difference is too large for an agent"
 	}
-	return q.who + " made a part of the change"
+	return "each agent that is " + q.who + " made a part of the change"
 }
 
 // why returns the reasons for a review that nobody asked for by a policy or a package.
@@ -344,6 +345,11 @@ func (c *change) ask(handoff hub.HandoffID, e hub.LandingEntry, q *question) err
 		if err != nil {
 			return err
 		}
+		if why == "" && !q.cut && hub.AgentID(q.who).Valid() {
+			if _, why, err = mayReview(c.tx, v, hub.AgentID(q.who)); err != nil {
+				return err
+			}
+		}
 		v.Note = shorten.Bytes(joined(v.Note, cmp.Or(why, q.whyOperator())), maxReason)
 	}
 	if v, err = c.putReview(v, actions.ReviewRequested); err != nil {
@@ -530,8 +536,8 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// mayReview reports whether an agent may review a change, else why not: it is none of the authors,
-// and no launch owns it together with one of them.
+// mayReview reports whether an agent may review a change, else why not: it is none of the authors, no
+// launch owns it together with one of them, neither made the other, and it began no run of the work.
 func mayReview(r hub.Reader, v hub.Review, agent hub.AgentID) (may bool, why string, err error) {
 	if agent == hub.Operator {
 		return true, "", nil
@@ -539,11 +545,27 @@ func mayReview(r hub.Reader, v hub.Review, agent hub.AgentID) (may bool, why str
 	if slices.Contains(v.Authors, agent) {
 		return false, fmt.Sprintf("%s made a part of the change", agent), nil
 	}
+	if began, err := hasBegunRun(r, v, agent); err != nil || began {
+		return false, fmt.Sprintf("%s began a run of the work", agent), err
+	}
 	own, err := launches(r, agent)
 	if err != nil {
 		return false, "", err
 	}
+	made, err := maker(r, agent)
+	if err != nil {
+		return false, "", err
+	}
 	for _, author := range v.Authors {
+		by, err := maker(r, author)
+		switch {
+		case err != nil:
+			return false, "", err
+		case made == author:
+			return false, fmt.Sprintf("%s was made by %s, who made a part of the change", agent, author), nil
+		case by == agent:
+			return false, fmt.Sprintf("%s made the agent %s, who made a part of the change", agent, author), nil
+		}
 		others, err := launches(r, author)
 		if err != nil {
 			return false, "", err
@@ -560,8 +582,30 @@ func mayReview(r hub.Reader, v hub.Review, agent hub.AgentID) (may bool, why str
 // launchPrefix begins the label of a key that a launch made.
 const launchPrefix = "launch-"
 
-// launches returns the launches that own an agent, by the labels of their keys, and the agents
-// that began its runs.
+// hasBegunRun reports whether an agent began a run of the work that is reviewed: one for its handoff, or
+// one of an author in the folder of the repository.
+func hasBegunRun(r hub.Reader, v hub.Review, agent hub.AgentID) (bool, error) {
+	runs, err := r.Runs(hub.RunQuery{By: agent, Limit: maxListed})
+	isOfWork := func(run hub.Run) bool {
+		isOfHandoff := v.Handoff != "" && run.Handoff == v.Handoff
+		isIn := run.Dir == v.Repository || strings.HasPrefix(run.Dir, v.Repository+string(filepath.Separator))
+		return isOfHandoff || (isIn && slices.Contains(v.Authors, run.Agent))
+	}
+	return slices.ContainsFunc(runs, isOfWork), err
+}
+
+// maker returns the agent whose key made another one; "" for an agent that the operator made, or whose
+// beginning the journal does not have any more.
+func maker(r hub.Reader, agent hub.AgentID) (hub.AgentID, error) {
+	about, err := r.Journal(hub.JournalQuery{Subject: string(agent), Limit: maxListed})
+	i := slices.IndexFunc(about, func(e hub.Entry) bool { return e.Action == actions.AgentAdded })
+	if err != nil || i < 0 || about[i].Actor == hub.Operator || about[i].Actor == hub.Self {
+		return "", err
+	}
+	return about[i].Actor, nil
+}
+
+// launches returns the launches that own an agent, by the labels of their keys.
 func launches(r hub.Reader, agent hub.AgentID) (map[string]bool, error) {
 	out := map[string]bool{}
 	keys, err := r.Keys(agent)

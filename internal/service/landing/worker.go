@@ -567,7 +567,9 @@ func (w *worker) isReviewed(ctx context.Context, e hub.LandingEntry) (bool, erro
 	}
 	all, err := hub.Read(ctx, w.s.store, func(r hub.Reader) ([]hub.Review, error) { return reviewsOf(r, e) })
 	word := wordOf(w.policy, nil)
-	isApproval := func(v hub.Review) bool { return v.Commit == e.Commit && v.State == hub.ReviewStateApproved && v.Answers(word) }
+	isApproval := func(v hub.Review) bool {
+		return v.Commit == e.Commit && v.State == hub.ReviewStateApproved && v.Answers(word)
+	}
 	return slices.ContainsFunc(all, isApproval), err
 }
 
