@@ -33,7 +33,7 @@ func (s *Server) openLandings(ctx context.Context) error {
 	}
 
 	repos := repositories{s}
-	o := &landing.Options{Clock: s.clock, Bus: s.hints, Log: s.log, Work: landingWork{s}, Contracts: landingContracts{s}}
+	o := &landing.Options{Clock: s.clock, Bus: s.hints, Log: s.log, Work: landingWork{s}, Contracts: landingContracts{s}, Vendors: agentVendors{s}}
 	if s.postgres != nil {
 		o.Machine = s.postgres.Machine()
 	}
@@ -871,10 +871,11 @@ func (l landingWork) handoffPiece(ctx context.Context, actor hub.Caller, id hub.
 	}
 
 	out := landing.Piece{
-		Subject: landing.Subject{Handoff: id}, Short: short, Folder: p.Worktree, Commit: p.Commit, Base: p.Base, Branch: pkg.WorkState.Branch, Owner: r.To, Title: r.Title, Priority: pkg.Task.Priority, Review: pkg.Review, Asker: r.From, Checks: pkg.Checks, Ended: r.ResolvedAt,
+		Subject: landing.Subject{Handoff: id}, Short: short, Folder: p.Worktree, Commit: p.Commit, Base: p.Base, Branch: pkg.WorkState.Branch, Owner: r.To, Title: r.Title, Criteria: pkg.Task.Criteria, Priority: pkg.Task.Priority, Review: pkg.Review, Asker: r.From, Checks: pkg.Checks, Ended: r.ResolvedAt,
 	}
 	if r.Restricted {
 		out.Title = hub.RestrictedText
+		out.Criteria = nil
 	}
 	if out.Folder == "" {
 		out.Folder = pkg.WorkState.Worktree

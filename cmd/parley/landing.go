@@ -55,7 +55,7 @@ A repository without any check needs --no-checks, and --by auto needs --review o
 	f.StringVar(&p.Into, "into", "", "branch that changes land in; not needed if one has a policy")
 	f.StringArrayVar(&p.Checks, "check", nil, "check that must pass (repeatable)")
 	f.BoolVar(&noChecks, "no-checks", false, "let changes land where no check is asked for")
-	f.StringVar(&p.Review, "review", "", "reviewer: an agent, role:ROLE, @ABILITY or operator")
+	f.StringVar(&p.Review, "review", "", "reviewer: an agent, role:ROLE, @ABILITY, other-vendor or operator")
 	f.BoolVar(&noReview, "no-review", false, "let changes land without a review")
 	f.StringVar((*string)(&p.By), "by", "", "who queues changes: auto or operator (default operator)")
 	f.Var(&p.Batch, "batch", "most changes that are tried together (default 4)")

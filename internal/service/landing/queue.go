@@ -359,6 +359,10 @@ func (c *change) admit(p hub.LandingPolicy, e hub.LandingEntry, ask *question) (
 		e.Judged = ask.judged
 		if wait == hub.WaitsForReview {
 			e.Missing = missingReview(e, ask.who, ask.why())
+			if why := ask.noOther(); why != "" {
+				e.Missing = missingReview(e, string(hub.Operator), joined(ask.why(), why))
+				e.Missing[0].Next += ", or start an agent of another vendor"
+			}
 		}
 	}
 	if e, err = c.put(e, actions.LandingQueued); err != nil {
@@ -392,7 +396,7 @@ func admission(p hub.LandingPolicy, e hub.LandingEntry, review hub.ReviewState, 
 		return hub.WaitsForOperator, fmt.Sprintf("it was returned %d times: the operator decides", e.Returns)
 	case ask.isAsked() && review != hub.ReviewStateApproved:
 		reason := "waits for the review of " + ask.who
-		if why := ask.why(); why != "" {
+		if why := joined(ask.why(), ask.noOther()); why != "" {
 			reason += ": " + why
 		}
 		return hub.WaitsForReview, reason

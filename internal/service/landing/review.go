@@ -32,6 +32,9 @@ type question struct {
 	fewer     string             // why a change needs a review that neither its package nor the policy asks for
 	takesBack string             // likewise
 	judged    []hub.JudgeFinding // likewise, those with Word; the others are named
+	criteria  []string           // by which the work succeeds, of its package
+	others    []hub.AgentID      // the agents of another vendor, for such a reviewer
+	absent    string             // why there is none
 	holds     string             // the commit of the handoff whose work was queued as a branch or a commit
 }
 
@@ -93,9 +96,15 @@ func (s *Service) question(ctx context.Context, p hub.LandingPolicy, e hub.Landi
 	case !q.isAsked():
 		return q, nil
 	case e.Undoes != "":
-		return q, s.undoDifference(ctx, e, q)
+		err = s.undoDifference(ctx, e, q)
+	default:
+		err = s.difference(ctx, p.Repository, target, e, q)
 	}
-	return q, s.difference(ctx, p.Repository, target, e, q)
+	if err == nil && q.needsOther() {
+		about := hub.Review{Handoff: q.handoffOf(e), Entry: e.ID, Repository: e.Repository, Authors: q.authors}
+		q.others, q.absent, err = s.otherVendors(ctx, about)
+	}
+	return q, err
 }
 
 // needs returns the reviewers that an entry needs. The reviewer of its package and the one of the policy
@@ -124,6 +133,7 @@ func (s *Service) needs(ctx context.Context, p hub.LandingPolicy, e hub.LandingE
 		q.authors = append(q.authors, piece.Authors...)
 		q.note = piece.Note
 		q.title = cmp.Or(piece.Title, e.Ref)
+		q.criteria = piece.Criteria
 		q.fewer = cmp.Or(q.fewer, piece.Fewer)
 	}
 	for _, who := range e.Asks {
@@ -334,8 +344,14 @@ func (c *change) ask(handoff hub.HandoffID, e hub.LandingEntry, q *question) err
 	if handoff == "" {
 		v.Entry = e.ID
 	}
-	if v.Asked, err = c.reviewers(v); err != nil {
+	if v.Reviewer == hub.ReviewerOtherVendor {
+		v.Criteria = q.criteria
+		v.Asked = q.others[:min(len(q.others), 1)]
+	} else if v.Asked, err = c.reviewers(v); err != nil {
 		return err
+	}
+	if why := q.noOther(); why != "" { // it is asked for when one wakes
+		return c.waitForOther(v, why)
 	}
 	if len(v.Asked) == 0 || q.cut { // no agent may review it
 		v.For = v.Reviewer
@@ -361,7 +377,7 @@ func (c *change) ask(handoff hub.HandoffID, e hub.LandingEntry, q *question) err
 // absence returns why a reviewer cannot be asked: no agent of that name, role or ability is on the hub;
 // "" if there is one.
 func absence(r hub.Reader, who string) (string, error) {
-	if who == string(hub.Operator) || who == hub.ReviewerNone {
+	if who == string(hub.Operator) || who == hub.ReviewerNone || who == hub.ReviewerOtherVendor {
 		return "", nil
 	}
 	role, isRole := strings.CutPrefix(who, hub.ReviewerRolePrefix)
@@ -622,6 +638,9 @@ func launches(r hub.Reader, agent hub.AgentID) (map[string]bool, error) {
 
 // tellReviewers sends the question with the difference.
 func (c *change) tellReviewers(v hub.Review, q *question) error {
+	if v.Reviewer == hub.ReviewerOtherVendor {
+		return c.tellBlind(v, q.patches)
+	}
 	summary := fmt.Sprintf("review %s: %s", v.Subject(), q.title)
 	if q.since != "" {
 		summary = fmt.Sprintf("review %s again: %s changed since the approval of %.12s", v.Subject(), q.title, q.since)
@@ -697,6 +716,16 @@ func (s *Service) Give(ctx context.Context, actor hub.Caller, id string, a Answe
 	if err != nil {
 		return out, err
 	}
+	policies, err := s.policies(ctx)
+	if err != nil {
+		return out, err
+	}
+	further := &question{patches: patches}
+	if slices.ContainsFunc(policies, func(p hub.LandingPolicy) bool { return p.Review == hub.ReviewerOtherVendor }) {
+		if further.others, further.absent, err = s.otherVendors(ctx, asked); err != nil {
+			return out, err
+		}
+	}
 	err = s.update(ctx, actor, nil, func(c *change) error {
 		v, err := findReview(c.tx, id)
 		if err != nil {
@@ -725,7 +754,7 @@ func (s *Service) Give(ctx context.Context, actor hub.Caller, id string, a Answe
 		if out, err = c.putReview(v, actions.ReviewGiven); err != nil {
 			return err
 		}
-		return c.afterReview(out, patches)
+		return c.afterReview(out, further)
 	})
 	return out, err
 }
@@ -867,9 +896,9 @@ func (s *Service) Fetched(ctx context.Context, actor hub.Caller, sha256 string) 
 	})
 }
 
-// afterReview moves the entry of a review that was answered, and tells the owner. The parts are those
-// of the difference, for the next reviewer.
-func (c *change) afterReview(v hub.Review, patches []hub.ArtifactRef) error {
+// afterReview moves the entry of a review that was answered, and tells the owner. The parts of the
+// difference in next, and the agents of another vendor, are for the next reviewer.
+func (c *change) afterReview(v hub.Review, next *question) error {
 	entries, err := c.waitingFor(v)
 	if err != nil {
 		return err
@@ -890,7 +919,7 @@ func (c *change) afterReview(v hub.Review, patches []hub.ArtifactRef) error {
 			return ignoreMissing(err)
 		}
 		ask := &question{
-			all: e.Reviewers, patches: patches, commit: v.Commit, base: v.Base, since: v.Approved, authors: v.Authors, size: v.Size, note: v.Note, title: e.Ref, fewer: e.Fewer, takesBack: e.TakesBack, judged: e.Judged,
+			all: e.Reviewers, patches: next.patches, others: next.others, absent: next.absent, criteria: v.Criteria, commit: v.Commit, base: v.Base, since: v.Approved, authors: v.Authors, size: v.Size, note: v.Note, title: e.Ref, fewer: e.Fewer, takesBack: e.TakesBack, judged: e.Judged,
 		}
 		if len(ask.all) == 0 { // an entry of an earlier version
 			ask.all = []string{cmp.Or(v.For, v.Reviewer)}

@@ -49,6 +49,9 @@ func (s *Service) Run(ctx context.Context) error {
 			if err := s.lookForReviews(ctx, policies); err != nil {
 				return hub.FollowRest, err
 			}
+			if err := s.lookForOthers(ctx); err != nil {
+				return hub.FollowRest, err
+			}
 			return hub.FollowRest, s.sweepReviews(ctx)
 		},
 		Failed: s.failed("landing.Run"),
