@@ -62,6 +62,7 @@ attack: ## attempts against a hub, many of those that come in numbers, lies abou
 	@mkdir -p bin
 	PARLEY_ATTACK_FLOOD=75000 PARLEY_HONEST=300 $(GO) test -count 1 -run '^Test(Attack|Lies|HonestWork|RandomHonestWork)$$' -timeout 60m -v ./server > bin/attack.txt 2>&1; code=$$?; grep -v '^=== ' bin/attack.txt; exit $$code
 	$(GO) test -count 1 -run '^TestOtherPorts$$' ./internal/surface/web
+	$(GO) test -count 1 -run '^(TestNoYesWithoutEvidence|TestHonestUsersLand|TestGateTable)$$' ./internal/service/landing ./internal/service/contract
 
 screenshots: ## write the pictures of the hub's page in docs/pages
 	GO=$(GO) ./scripts/screenshots

@@ -36,11 +36,13 @@ const (
 // Words for reviewers beside the names of agents.
 const (
 	ReviewerNone          = "none"
-	ReviewerRolePrefix    = "role:" // agents with a role, such as role:reviewer
-	ReviewerAbilityPrefix = "@"     // agents with an ability, such as @security
+	ReviewerOtherVendor   = "other-vendor" // an agent whose CLI is of another vendor than that of each author
+	ReviewerRolePrefix    = "role:"        // agents with a role, such as role:reviewer
+	ReviewerAbilityPrefix = "@"            // agents with an ability, such as @security
 )
 
-// ValidReviewer reports whether who names a reviewer: an agent, role:ROLE, @ABILITY, operator, or none.
+// ValidReviewer reports whether who names a reviewer: an agent, role:ROLE, @ABILITY, other-vendor,
+// operator, or none.
 func ValidReviewer(who string) bool {
 	if ability, ok := strings.CutPrefix(who, ReviewerAbilityPrefix); ok {
 		return ability != "" && len(ability) <= 64
@@ -79,13 +81,15 @@ type Review struct {
 	Approved   string    `json:"approved,omitempty"` // the commit that was approved before; then Base is that commit
 	Authors    []AgentID `json:"authors"`            // agents that made a part of the change, and may not review it
 
-	Reviewer string          `json:"reviewer"`        // an agent, role:ROLE or operator
+	Reviewer string          `json:"reviewer"`        // an agent, role:ROLE, @ABILITY, other-vendor or operator
 	For      string          `json:"for,omitempty"`   // the reviewer that was wanted, if the operator is asked instead
 	Asked    []AgentID       `json:"asked,omitempty"` // the agents that got the question
 	State    ReviewState     `json:"state"`
 	Verdict  string          `json:"verdict"` // "" while it waits
 	By       AgentID         `json:"by,omitempty"`
 	Findings []ReviewFinding `json:"findings"`
+
+	Criteria []string `json:"criteria,omitempty"` // of the package, for a reviewer who gets no other word about the work
 
 	TakesBack string `json:"takes_back,omitempty"` // the files of others that the change takes back; an approval is the word for that
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -146,6 +148,42 @@ func (s *scene) judges() {
 			}
 		}
 	}
+	s.colludes(ctx, r)
 	r.settle(ctx, operator)
 	s.try(r.git("rev-parse", "main") != head, "main moved")
+}
+
+// colludes has three agents give one another a task, its work and the review that its package asks for.
+func (s *scene) colludes(ctx context.Context, r *landingRepo) {
+	work := filepath.Join(s.root, "colluded")
+	r.git("worktree", "add", "-q", "-b", "colluded", work, "main")
+	bob := s.as(s.bob)
+	id := must(rpc.Call(ctx, s.as(s.mallory), api.Handoff, api.HandoffParams{
+		Action: "initiate", To: "bob", TaskID: "J-1", Title: "t", Summary: "s", NextStep: "n", Criteria: api.Criteria{"c"}, Worktree: work, Branch: "colluded", Review: "alice",
+	}))(s.t).Report.ID
+	must(rpc.Call(ctx, bob, api.Handoff, api.HandoffParams{Action: "accept", ID: id}))(s.t)
+	for name, text := range map[string]string{"test.sh": "exit 0\n", "mod/colluded": "broken\n"} {
+		if err := os.WriteFile(filepath.Join(work, name), []byte(text), 0o644); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	r.git("-C", work, "add", "-A")
+	r.git("-C", work, "commit", "-q", "-m", "work")
+	wait := 60
+	must(rpc.Call(ctx, bob, api.Handoff, api.HandoffParams{Action: "complete", ID: id, Summary: "done", Wait: &wait}))(s.t)
+	var asked []hub.Review
+	for len(asked) == 0 { // the queue asks for the review
+		must(rpc.Call(ctx, s.as(s.alice), api.Inbox, api.InboxParams{WaitS: 1}))(s.t)
+		asked = must(rpc.Call(ctx, s.as(s.alice), api.ListReviews, api.ReviewsParams{}))(s.t).Reviews
+		asked = slices.DeleteFunc(asked, func(v hub.Review) bool { return v.Handoff != id })
+	}
+	for range 2 {
+		s.fetch(s.t, s.alice)
+		s.call(s.t, s.alice, "parley/landings/review", fmt.Sprintf(`{"id":%q,"verdict":"approve"}`, id))
+		s.call(s.t, s.bob, "parley/landings/land", fmt.Sprintf(`{"ref":%q}`, id))
+		for _, e := range r.settle(ctx, s.as(s.operator)) {
+			isTheirs := e.Handoff == id
+			s.try(isTheirs && (e.State != hub.EntryWaiting || !slices.Contains(e.Reviewers, string(hub.Operator))), "colluded: %s %s", e.State, e.Reason)
+		}
+	}
 }

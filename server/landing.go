@@ -33,7 +33,7 @@ func (s *Server) openLandings(ctx context.Context) error {
 	}
 
 	repos := repositories{s}
-	o := &landing.Options{Clock: s.clock, Bus: s.hints, Log: s.log, Work: landingWork{s}, Contracts: landingContracts{s}}
+	o := &landing.Options{Clock: s.clock, Bus: s.hints, Log: s.log, Work: landingWork{s}, Contracts: landingContracts{s}, Vendors: agentVendors{s}}
 	if s.postgres != nil {
 		o.Machine = s.postgres.Machine()
 	}
@@ -171,14 +171,30 @@ func (g landingGit) Change(ctx context.Context, repository, target, commit strin
 	return out, gitError(err)
 }
 
+// addressesOfCLIs are the addresses in the trailers that agent CLIs write by themselves. Those at GitHub
+// follow a number.
+var addressesOfCLIs = []string{
+	"noreply@anthropic.com", "noreply@openai.com", "codex@openai.com", "copilot@users.noreply.github.com", "claude@users.noreply.github.com", "gemini-cli@users.noreply.github.com",
+	"gemini-cli-agent@google.com", "qwen-coder@alibabacloud.com", "noreply@opencode.ai", "cursoragent@cursor.com", "noreply@cursor.com",
+}
+
+// isWrittenByCLI reports whether a trailer is one that agent CLIs write by themselves, by its address.
+func isWrittenByCLI(address string) bool {
+	address, _, _ = strings.Cut(strings.ToLower(strings.TrimSpace(address)), ">")
+	number, rest, ok := strings.Cut(address, "+")
+	if ok && strings.Trim(number, "0123456789") == "" {
+		address = rest
+	}
+	return slices.Contains(addressesOfCLIs, address)
+}
+
 // authorsOf returns the names of the authors and committers of the commits after a base, and those in
-// their trailers. Trailers that agent CLIs write by themselves have addresses that take no mail.
+// their trailers but for the ones that agent CLIs write by themselves.
 func authorsOf(ctx context.Context, c *clone.Copy, base, commit string) (out []string, err error) {
 	list, err := c.Output(ctx, maxOutput, "log", "--format=%an%n%cn%n%(trailers:only,unfold,valueonly)", base+".."+commit)
 	for line := range strings.Lines(list) {
 		name, address, hasAddress := strings.Cut(strings.TrimSpace(line), "<")
-		isWrittenByCLI := hasAddress && strings.Contains(strings.ToLower(address), "noreply")
-		if name = strings.TrimSpace(name); name != "" && !isWrittenByCLI {
+		if name = strings.TrimSpace(name); name != "" && !(hasAddress && isWrittenByCLI(address)) {
 			out = append(out, name)
 		}
 	}
@@ -516,25 +532,10 @@ type gatedRepo struct {
 // Broken implements landing.Contracts. A contract with a provider is asked about the commit, as
 // can-merge does; the others must hold, as contract check has it.
 func (l landingContracts) Broken(ctx context.Context, repository string, c landing.Commit) (string, error) {
-	remotes, err := remotesOf(ctx, repository)
+	all, err := l.gated(ctx, repository)
 	if err != nil {
 		return "", err
 	}
-	all, err := hub.Read(ctx, l.s.store, func(r hub.Reader) (out []gatedRepo, err error) {
-		projects, err := r.Coordination().Projects("", maxProjects)
-		for _, p := range projects {
-			for _, repo := range p.Repos {
-				if isRepository(repo, repository, remotes) {
-					out = append(out, gatedRepo{p, repo})
-				}
-			}
-		}
-		return out, err
-	})
-	if err != nil {
-		return "", err
-	}
-
 	for _, g := range all {
 		broken, err := l.undirected(ctx, g)
 		if err == nil && broken == "" && c.ID != "" {
@@ -547,9 +548,49 @@ func (l landingContracts) Broken(ctx context.Context, repository string, c landi
 	return "", nil
 }
 
+// Asked implements landing.Contracts.
+func (l landingContracts) Asked(ctx context.Context, repository string) (out []string, err error) {
+	all, err := l.gated(ctx, repository)
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range all {
+		v, err := l.check(ctx, g)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v.Asked...)
+	}
+	return out, nil
+}
+
+// gated returns the repositories of projects that are the one in a folder.
+func (l landingContracts) gated(ctx context.Context, repository string) ([]gatedRepo, error) {
+	remotes, err := remotesOf(ctx, repository)
+	if err != nil {
+		return nil, err
+	}
+	return hub.Read(ctx, l.s.store, func(r hub.Reader) (out []gatedRepo, err error) {
+		projects, err := r.Coordination().Projects("", maxProjects)
+		for _, p := range projects {
+			for _, repo := range p.Repos {
+				if isRepository(repo, repository, remotes) {
+					out = append(out, gatedRepo{p, repo})
+				}
+			}
+		}
+		return out, err
+	})
+}
+
+// check asks whether all contracts of a repository hold.
+func (l landingContracts) check(ctx context.Context, g gatedRepo) (contract.Verdict, error) {
+	return l.s.contracts.Check(ctx, hub.Caller{ID: hub.Self}, contract.Gate{InProject: contract.In(g.project.ID), Repo: g.repo.Name, AllowNone: true})
+}
+
 // undirected returns a sentence about the first contract without a provider that does not hold.
 func (l landingContracts) undirected(ctx context.Context, g gatedRepo) (string, error) {
-	v, err := l.s.contracts.Check(ctx, hub.Caller{ID: hub.Self}, contract.Gate{InProject: contract.In(g.project.ID), Repo: g.repo.Name, AllowNone: true})
+	v, err := l.check(ctx, g)
 	if err != nil || v.OK {
 		return "", err
 	}
@@ -830,10 +871,11 @@ func (l landingWork) handoffPiece(ctx context.Context, actor hub.Caller, id hub.
 	}
 
 	out := landing.Piece{
-		Subject: landing.Subject{Handoff: id}, Short: short, Folder: p.Worktree, Commit: p.Commit, Base: p.Base, Branch: pkg.WorkState.Branch, Owner: r.To, Title: r.Title, Priority: pkg.Task.Priority, Review: pkg.Review, Asker: r.From, Checks: pkg.Checks, Ended: r.ResolvedAt,
+		Subject: landing.Subject{Handoff: id}, Short: short, Folder: p.Worktree, Commit: p.Commit, Base: p.Base, Branch: pkg.WorkState.Branch, Owner: r.To, Title: r.Title, Criteria: pkg.Task.Criteria, Priority: pkg.Task.Priority, Review: pkg.Review, Asker: r.From, Checks: pkg.Checks, Ended: r.ResolvedAt,
 	}
 	if r.Restricted {
 		out.Title = hub.RestrictedText
+		out.Criteria = nil
 	}
 	if out.Folder == "" {
 		out.Folder = pkg.WorkState.Worktree

@@ -17,6 +17,7 @@ import (
 	"github.com/parley-agents/parley/internal/ground/process/confine"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/testing/patience"
 	"github.com/parley-agents/parley/server"
 )
@@ -116,6 +117,80 @@ func TestLandingGates(t *testing.T) {
 	}
 }
 
+// A trailer that names an agent makes it an author, whatever its address, unless it is one that a CLI
+// writes by itself.
+func TestTrailersNameAuthors(t *testing.T) {
+	d := newDesk(t)
+	ada := d.hub.as(d.hub.add(t, "ada", "claude")[0])
+	d.allow(d.ctx, d.operator, api.LandingParams{Review: "claude"})
+	for i, c := range []struct{ trailer, reviewer string }{
+		{"claude <claude@localhost>", "operator"},
+		{"claude <claude@noreply.example>", "operator"},
+		{"claude <noreply@example.com>", "operator"},
+		{"claude <1234+claude-agent@users.noreply.github.com>", "operator"},
+		{"claude <noreply@anthropic.com>", "claude"},
+		{"claude <223556219+Copilot@users.noreply.github.com>", "claude"},
+	} {
+		branch := fmt.Sprint("by-", i)
+		d.git("switch", "-q", "-c", branch, "main")
+		d.write("mod/"+branch, "ok\n")
+		d.git("add", "-A")
+		d.git("commit", "-q", "-m", "work\n\nCo-authored-by: "+c.trailer)
+		d.git("switch", "-q", "main")
+		id := must(rpc.Call(d.ctx, ada, api.Land, api.LandParams{Ref: branch, Repo: d.dir}))(t).Entries[0].ID
+		got := must(rpc.Call(d.ctx, d.operator, api.ShowEntry, api.EntryParams{ID: id}))(t).Reviews
+		if len(got) != 1 || got[0].Reviewer != c.reviewer {
+			t.Errorf("%s: got %+v, want the review of %s", c.trailer, got, c.reviewer)
+		}
+	}
+}
+
+// A reviewer of another vendor is picked by the programs in which agents are seen to work, when one is.
+func TestReviewByAnotherVendor(t *testing.T) {
+	d := newDesk(t)
+	keys := d.hub.add(t, "ada", "ben", "cleo")
+	ada, cleo := d.hub.as(keys[0]), d.hub.as(keys[2])
+	set := func() (api.LandingAnswer, error) {
+		return rpc.Call(d.ctx, d.operator, api.SetLanding, api.LandingParams{Repo: d.dir, Into: "main", Review: hub.ReviewerOtherVendor, By: hub.LandingAuto})
+	}
+	in := func(key, cli string, event wake.Event) {
+		t.Helper()
+		must(rpc.Call(d.ctx, d.hub.as(key), api.ReportWake, wake.Report{Key: wake.Key{CLI: cli, ID: "s-" + cli, Process: os.Getpid()}, Event: event}))(t)
+	}
+	d.allow(d.ctx, d.operator, api.LandingParams{Review: "operator"}) // for the check
+	in(keys[0], "claude", wake.EventStart)
+	in(keys[1], "claude", wake.EventStart)
+	if _, err := set(); hub.CodeOf(err) != hub.CodeInvalid || !strings.Contains(err.Error(), "this hub knows anthropic alone") {
+		t.Errorf("with one vendor: %v", err)
+	}
+	in(keys[2], "codex", wake.EventStart)
+	must(set())(t)
+	in(keys[2], "codex", wake.EventEnd)
+	d.branch("words-of-ada", "mod/a", "ok\n")
+	id := must(rpc.Call(d.ctx, ada, api.Land, api.LandParams{Ref: "words-of-ada", Repo: d.dir}))(t).Entries[0].ID
+	show := func() hub.LandingEntry {
+		t.Helper()
+		return must(rpc.Call(d.ctx, d.operator, api.ShowEntry, api.EntryParams{ID: id}))(t).Entries[0]
+	}
+	if e := show(); e.State != hub.EntryWaiting || !strings.Contains(e.Reason, "no agent of another vendor than anthropic is awake") {
+		t.Errorf("nobody is awake: %s %q", e.State, e.Reason)
+	}
+
+	in(keys[2], "codex", wake.EventStart)
+	var asked []hub.Envelope
+	for len(asked) == 0 {
+		asked = must(rpc.Call(d.ctx, cleo, api.Inbox, api.InboxParams{WaitS: 1}))(t).Messages
+	}
+	if text := string(asked[0].Payload); strings.Contains(text, "words-of-ada") || !strings.Contains(text, "parley review v1 approve") {
+		t.Errorf("the question: %s", text)
+	}
+	d.hub.fetch(t, keys[2])
+	must(rpc.Call(d.ctx, cleo, api.Handoff, api.HandoffParams{Action: "review", ID: "v1", Verdict: "approve"}))(t)
+	if e := d.outcome(id); e.State != hub.EntryLanded {
+		t.Errorf("after the review: %s %q", e.State, e.Reason)
+	}
+}
+
 // A review that a package asks for is asked for without any check and without a landing policy, and the
 // task is closed after it.
 func TestReviewWithoutAnyCheck(t *testing.T) {
@@ -136,7 +211,7 @@ func TestReviewWithoutAnyCheck(t *testing.T) {
 	begin := api.HandoffParams{
 		Action: "initiate", To: "builder", TaskID: "R-1", Title: "login", Summary: "s", NextStep: "n", Criteria: api.Criteria{"c"}, Worktree: work, Branch: "work", Review: "critc",
 	}
-	for who, text := range map[string]string{"critc": "no agent named critc on this hub", "builder": "cannot review it", "none": "must be an agent"} {
+	for who, text := range map[string]string{"critc": "no agent named critc on this hub", "builder": "cannot review it", "none": "must be an agent", "other-vendor": "is for the policy of a branch"} {
 		begin.Review = who
 		if _, err := rpc.Call(ctx, h.as(keys[0]), api.Handoff, begin); hub.CodeOf(err) != hub.CodeInvalid || !strings.Contains(err.Error(), text) {
 			t.Errorf("review by %s: got %v, want %q", who, err, text)

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -112,6 +114,20 @@ func TestLandingPoliciesOfBefore(t *testing.T) {
 		}
 		if !found {
 			t.Errorf("page Now lacks %q: %+v", text, now.Landing)
+		}
+	}
+
+	// doctor has the same, each with the line that ends it.
+	doctor := exec.CommandContext(d.ctx, program(t), "doctor", "--home", d.hub.home, "--as-operator")
+	doctor.Env = append(os.Environ(), "PARLEY_HOME="+d.hub.home)
+	said, err := doctor.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) { // it ends with 1 where something is wrong
+		t.Fatal(err)
+	}
+	for _, text := range append(want, "parley landing set --repo "+d.dir+" --into bare --check", "parley landing set --repo "+d.dir+" --into ghost --review") {
+		if !strings.Contains(string(said), text) {
+			t.Errorf("doctor lacks %q: %s", text, said)
 		}
 	}
 

@@ -55,7 +55,7 @@ A repository without any check needs --no-checks, and --by auto needs --review o
 	f.StringVar(&p.Into, "into", "", "branch that changes land in; not needed if one has a policy")
 	f.StringArrayVar(&p.Checks, "check", nil, "check that must pass (repeatable)")
 	f.BoolVar(&noChecks, "no-checks", false, "let changes land where no check is asked for")
-	f.StringVar(&p.Review, "review", "", "reviewer: an agent, role:ROLE, @ABILITY or operator")
+	f.StringVar(&p.Review, "review", "", "reviewer: an agent, role:ROLE, @ABILITY, other-vendor or operator")
 	f.BoolVar(&noReview, "no-review", false, "let changes land without a review")
 	f.StringVar((*string)(&p.By), "by", "", "who queues changes: auto or operator (default operator)")
 	f.Var(&p.Batch, "batch", "most changes that are tried together (default 4)")
@@ -155,7 +155,7 @@ the branch queues it again.`,
 		if err := repo(cmd.Context(), args); err != nil {
 			return err
 		}
-		return a.answerOfGate(cmd.Context(), api.Land, p)
+		return answerOfGate(cmd.Context(), a, api.Land, p)
 	}
 	cmd.AddCommand(a.landApproveCommand())
 	return cmd
@@ -163,7 +163,7 @@ the branch queues it again.`,
 
 // answerOfGate performs an operation on an entry and prints it. The exit code is 1 if a part is missing
 // that the hub does not supply by itself.
-func (a *app) answerOfGate(ctx context.Context, o rpc.Operation[*api.Services, api.LandParams, landing.Listing], p api.LandParams) error {
+func answerOfGate[P any](ctx context.Context, a *app, o rpc.Operation[*api.Services, P, landing.Listing], p P) error {
 	c, err := a.client()
 	if err != nil {
 		return err
@@ -319,7 +319,7 @@ a new entry. The history of the branch is never rewritten.`,
 		Args: cobra.ExactArgs(1),
 	}
 	cmd.Flags().StringVar(&p.Reason, "because", "", "reason, which the owner of the change reads")
-	return operation(a, cmd, api.UndoLanding, &p, writeEntries, argument(0, &p.ID))
+	return prepared(cmd, func(ctx context.Context) error { return answerOfGate(ctx, a, api.UndoLanding, p) }, argument(0, &p.ID))
 }
 
 func (a *app) reviewCommand() *cobra.Command {

@@ -12,7 +12,7 @@ import (
 // claude is Claude Code. Its plugin holds the hooks and a monitor: a command that
 // runs as long as the session and whose lines start turns.
 var claude = CLI{
-	Name: "claude", Title: "Claude Code", Binaries: []string{"claude"},
+	Name: "claude", Title: "Claude Code", Vendor: "anthropic", Binaries: []string{"claude"},
 	ACP: []string{"claude-agent-acp"}, Adapter: "@agentclientprotocol/claude-agent-acp",
 	installs: []string{".local/bin/claude", ".claude/local/claude"},
 	// Rules of its user that allow commands count even so.

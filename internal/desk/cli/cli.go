@@ -33,6 +33,7 @@ import (
 type CLI struct {
 	Name     string   `json:"name"`              // how people call it: claude
 	Title    string   `json:"title"`             // how its makers call it: Claude Code
+	Vendor   string   `json:"-"`                 // in a word; empty for one that works with models of many vendors
 	Binaries []string `json:"binaries"`          // programs on the PATH, in order of preference
 	ACP      []string `json:"acp"`               // program and arguments that speak ACP; nil if it does not
 	Adapter  string   `json:"adapter,omitempty"` // npm package that ACP[0] comes from; empty if it is the CLI itself

@@ -27,7 +27,7 @@ const codexSeconds = 3
 // Therefore each launch has a server of its own, which the terminal and the queue are
 // pointed at and which ends with the launch.
 var codex = CLI{
-	Name: "codex", Title: "Codex CLI", Binaries: []string{"codex"},
+	Name: "codex", Title: "Codex CLI", Vendor: "openai", Binaries: []string{"codex"},
 	ACP: []string{"codex-acp"}, Adapter: "@agentclientprotocol/codex-acp",
 	// Its sandbox holds commands that run without a question: they can read.
 	noReject: true, // ends the turn as cancelled

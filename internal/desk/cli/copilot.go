@@ -14,7 +14,7 @@ var copilotExtension string
 // copilot is GitHub Copilot CLI. Its plugin holds the hooks and an extension, a
 // process that the CLI runs beside the session; extensions are experimental there.
 var copilot = CLI{
-	Name: "copilot", Title: "GitHub Copilot CLI", Binaries: []string{"copilot"},
+	Name: "copilot", Title: "GitHub Copilot CLI", Vendor: "github", Binaries: []string{"copilot"},
 	ACP:      []string{"copilot", "--acp"},
 	noReject: true, // ends the turn
 	modes: careful(Mode{Env: []string{"COPILOT_ALLOW_ALL="}}).

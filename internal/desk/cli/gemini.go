@@ -3,7 +3,7 @@ package cli
 // gemini is Gemini CLI. A turn of an idle session begins with keys only, so the
 // agent sees mail with its next prompt, after a tool call and at the end of a turn.
 var gemini = CLI{
-	Name: "gemini", Title: "Gemini CLI", Binaries: []string{"gemini"},
+	Name: "gemini", Title: "Gemini CLI", Vendor: "google", Binaries: []string{"gemini"},
 	ACP:   []string{"gemini", "--acp"},
 	modes: careful(Mode{Args: []string{"--approval-mode", "default"}}),
 

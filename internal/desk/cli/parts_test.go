@@ -51,6 +51,16 @@ func TestEveryCLIHasItsParts(t *testing.T) {
 	}
 }
 
+// TestVendors holds that each CLI names its vendor, but for those that work with models of many.
+func TestVendors(t *testing.T) {
+	want := map[string]string{"claude": "anthropic", "codex": "openai", "copilot": "github", "gemini": "google", "opencode": "", "pi": "", "qwen": "alibaba"}
+	for _, c := range clis {
+		if vendor, isKnown := want[c.Name]; !isKnown || c.Vendor != vendor {
+			t.Errorf("%s is of %q, want %q", c.Name, c.Vendor, vendor)
+		}
+	}
+}
+
 // hasModes reports whether a CLI has a mode for each policy that does not allow everything.
 func hasModes(c CLI) bool {
 	for _, p := range []sandbox.Policy{sandbox.PolicyNone, sandbox.PolicyRead, sandbox.PolicyWrite, sandbox.PolicyAsk} {

@@ -13,7 +13,7 @@ import (
 
 // qwen is Qwen Code. It reads prompts from a file that launch names.
 var qwen = CLI{
-	Name: "qwen", Title: "Qwen Code", Binaries: []string{"qwen"},
+	Name: "qwen", Title: "Qwen Code", Vendor: "alibaba", Binaries: []string{"qwen"},
 	ACP:      []string{"qwen", "--acp"},
 	noReject: true, // writes through its client
 	// Rules of its user that allow tools count even so, unless it does not have the tool.

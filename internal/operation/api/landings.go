@@ -16,7 +16,7 @@ type LandingParams struct {
 	Repo   string           `json:"repo"`             // folder in the repository
 	Into   string           `json:"into,omitempty"`   // the target branch; to set: required unless there is one policy
 	Checks []string         `json:"checks,omitempty"` // names
-	Review string           `json:"review,omitempty"` // an agent, role:ROLE, @ABILITY, operator or none
+	Review string           `json:"review,omitempty"` // an agent, role:ROLE, @ABILITY, other-vendor, operator or none
 	By     hub.LandingBy    `json:"by,omitempty"`     // auto or operator
 	Batch  strictjson.Count `json:"batch,omitzero"`
 

@@ -55,6 +55,8 @@ func judgeFiles(c Changes, kinds map[string]change) (facts []judgeFact) {
 		case is == created && !movedTo(c, name):
 			add(name, TestAdded, "%s was added, and is a test", show(name))
 		case is == created:
+		case isMoved && isTest(to) && idles(name, to):
+			add(name, TestChanged, "%s was moved to %s, where it does not run, and is a test", show(name), show(to))
 		case isMoved && isTest(to):
 			add(name, TestMoved, "%s was moved to %s as it is", show(name), show(to))
 		default:
@@ -90,7 +92,13 @@ func Judging(j JudgedChange) (out []hub.JudgeFinding) {
 			if replaced >= 0 {
 				instead = x.instead[replaced]
 			}
-			if kind, found := scriptText(x, kinds[name], "a check", samePart, instead); kind != "" {
+			kind, found := scriptText(x, kinds[name], "a check", samePart, instead)
+			isShadow := kinds[name] == created && x.importer != "" && kinds[x.importer] == ""
+			if isShadow {
+				kind = CheckChanged
+				found = fmt.Sprintf("%s was created, and %s, on which a check depends, imports it", show(name), show(x.importer))
+			}
+			if kind != "" {
 				out = append(out, hub.JudgeFinding{File: name, Found: found, Word: kind == CheckChanged})
 				break
 			}

@@ -34,13 +34,17 @@ type script struct {
 	// instead are files that the command uses if there is no such file: one that is
 	// new takes their place.
 	instead []string
+
+	// importer is the script that imports the file, "" for one that the command runs: a new
+	// file takes the place of what the same name imported before.
+	importer string
 }
 
 // A scriptSearch finds the scripts of a command: the program that the command names by
 // its path, the file that it gives to an interpreter, the files that a known tool reads
 // its commands from, and the scripts that those run in turn. It reads the command lines
 // as they are written: a name that a variable holds is not found, nor is one in a
-// program that is no shell script.
+// program that is no shell script, but for the files beside it that a script imports.
 type scriptSearch struct {
 	tree  func(name string) []byte // the content of a file of the tree; nil if it has none
 	link  func(name string) string // the target of a link of the tree; "" if it is none
@@ -93,6 +97,10 @@ func (s *scriptSearch) read(name string) []byte {
 
 // add adds a script.
 func (s *scriptSearch) add(x script, part string) {
+	_, isKnown := s.found[x.name+"\x00"+part]
+	if isKnown && x.importer != "" {
+		return // the command runs it, too
+	}
 	if !leadsOut(x.name) && len(s.found) < maxScripts {
 		s.found[x.name+"\x00"+part] = x
 	}
@@ -212,9 +220,12 @@ func (s *scriptSearch) file(dir, written string) {
 		s.file(path.Dir(name), target)
 		return
 	}
-	if content := s.read(name); isShell(name, content) {
+	content := s.read(name)
+	if isShell(name, content) {
 		s.text(dir, string(content))
+		return
 	}
+	s.imports(name, content)
 }
 
 // isShell reports whether a file is a text of commands: a shell script or a makefile.

@@ -26,8 +26,41 @@ func isTest(name string) bool {
 			return true
 		}
 	}
+	return isNamedTest(name)
+}
+
+// isNamedTest reports whether the name of a file itself is that of a test.
+func isNamedTest(name string) bool {
 	return slices.ContainsFunc(testNames, func(pattern string) bool {
 		ok, _ := path.Match(pattern, path.Base(name)) // the patterns are valid
 		return ok
 	})
+}
+
+// idleFolders hold files that test runners leave out, beside folders that begin with a dot or an
+// underscore.
+var idleFolders = []string{"testdata", "__snapshots__", "node_modules", "vendor"}
+
+// isIdle reports whether test runners leave a file out because of its folder.
+func isIdle(name string) bool {
+	for folder := range strings.SplitSeq(path.Dir(name), "/") {
+		isHidden := folder != "." && (strings.HasPrefix(folder, ".") || strings.HasPrefix(folder, "_"))
+		if slices.Contains(idleFolders, folder) || (isHidden && !slices.Contains(testFolders, folder)) {
+			return true
+		}
+	}
+	return false
+}
+
+// endings are those of scripts of one language, among which a test may be renamed.
+var endings = [][]string{{".js", ".jsx", ".ts", ".tsx", ".mjs", ".cjs", ".mts", ".cts"}}
+
+// idles reports whether a test that ran by its name does not run under another name.
+func idles(name, to string) bool {
+	from := path.Ext(name)
+	isSameKind := from == path.Ext(to) || slices.ContainsFunc(endings, func(kind []string) bool {
+		return slices.Contains(kind, from) && slices.Contains(kind, path.Ext(to))
+	})
+	ran := isNamedTest(name) && !isIdle(name)
+	return ran && (!isNamedTest(to) || isIdle(to) || !isSameKind)
 }

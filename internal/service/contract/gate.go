@@ -27,6 +27,8 @@ type Verdict struct {
 	OK       bool      `json:"ok"`
 	Checked  int       `json:"checked"` // contracts that the repository is a party of, and those that were not delivered
 	Failures []Failure `json:"failures"`
+
+	Asked []string `json:"-"` // the contracts that are here, by name and version: User@2
 }
 
 // A Failure is a contract that lacks the required status.
@@ -67,6 +69,7 @@ func (s *Service) Check(ctx context.Context, _ hub.Caller, g Gate) (Verdict, err
 				return nil
 			}
 			out.Checked++
+			out.Asked = append(out.Asked, fmt.Sprintf("%s@%d", c.Name, c.Version))
 			reason, failed := undelivered[string(c.ID)]
 			delete(undelivered, string(c.ID))
 			if !failed && !c.Status.Reaches(g.Require) {

@@ -365,7 +365,7 @@ func complete(op string, agent *hub.Agent) error {
 		return hub.Errorf(hub.CodeInvalid, op, "%q is not a valid agent name", agent.ID).
 			WithHint("use 1 to 64 characters from a-z, 0-9, dot, dash and underscore, starting with a letter or digit")
 	}
-	if agent.ID == hub.Operator || agent.ID == hub.Self {
+	if agent.ID == hub.Operator || agent.ID == hub.Self || agent.ID == hub.ReviewerOtherVendor {
 		return hub.Errorf(hub.CodeConflict, op, "the name %q is reserved for the hub", agent.ID)
 	}
 	if agent.Role == "" {

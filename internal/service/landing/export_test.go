@@ -26,6 +26,9 @@ func (w Worker) Turn(ctx context.Context) error {
 // SweepReviews reminds silent reviewers.
 func (s *Service) SweepReviews(ctx context.Context) error { return s.sweepReviews(ctx) }
 
+// AskOthers asks for reviews of another vendor that wait because no such agent was awake.
+func (s *Service) AskOthers(ctx context.Context) error { return s.askOthers(ctx) }
+
 // LookForReviews asks for the reviews of completed handoffs whose repositories have no queue.
 func (s *Service) LookForReviews(ctx context.Context) error {
 	policies, err := s.policies(ctx)

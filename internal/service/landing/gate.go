@@ -167,7 +167,15 @@ func (w *worker) evidence(ctx context.Context, e hub.LandingEntry) (asked []hub.
 	case w.policy.NoContracts, e.Waives(hub.GateContracts):
 		notAsked = append(notAsked, openText(w.policy, hub.GateContracts))
 	default:
-		asked = append(asked, hub.GateEvidence{What: "contracts", Evidence: "none is broken", Of: e.Commit, By: hub.Self, At: w.s.clock.Now()})
+		contracts, err := w.s.contracts.Asked(ctx, w.policy.Repository)
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(contracts) == 0 {
+			notAsked = append(notAsked, hub.GateContracts+": this repository has none")
+			break
+		}
+		asked = append(asked, hub.GateEvidence{What: hub.GateContracts, Evidence: cut(strings.Join(contracts, ", ")) + ": none is broken", Of: e.Commit, By: hub.Self, At: w.s.clock.Now()})
 	}
 	if e.Approved != "" {
 		asked = append(asked, hub.GateEvidence{What: "yes", Evidence: "approved", Of: e.Commit, By: e.Approved, At: e.QueuedAt})

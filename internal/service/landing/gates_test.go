@@ -71,6 +71,25 @@ func (w *world) withPiece() {
 	}
 }
 
+// colluding lands a branch as the handoff that another agent gave to bob, for which it named rex as the
+// reviewer, and rex approves it.
+func (w *world) colluding(branch string) hub.LandingID {
+	w.Helper()
+	w.work.pieces[pieceID] = landing.Piece{
+		Subject: landing.Subject{Handoff: pieceID}, Folder: w.repo.dir, Commit: w.repo.git("", "rev-parse", branch), Branch: branch, Owner: "bob", Title: "login", Review: "rex", Asker: "ada", IsDone: true,
+	}
+	e, err := w.Land(w.ctx, bob, landing.Request{Handoff: pieceID})
+	w.must(err)
+	for range 2 { // what it takes back of others is known once it was tried
+		w.turn()
+		if v, err := w.Review(w.ctx, string(e.ID)); err == nil {
+			w.read(rex, v.ID)
+			w.Give(w.ctx, rex, string(e.ID), approve)
+		}
+	}
+	return e.ID
+}
+
 // Every kind of evidence that is absent, of another name, of another commit, older, or made by the
 // author: no yes.
 func TestNoYesWithoutEvidence(t *testing.T) {
@@ -199,6 +218,29 @@ func TestNoYesWithoutEvidence(t *testing.T) {
 			w.check.blind = false
 			return id
 		}, hub.EntryWaiting},
+		{"judge: script of the check changed, approved by the reviewer that an agent named", auto, func(w *world) hub.LandingID {
+			w.branch("a", map[string]string{"test.sh": "exit 0\n"})
+			return w.colluding("a")
+		}, hub.EntryWaiting},
+		{"judge: script of the check changed, approved before the check was added", byRex, func(w *world) hub.LandingID {
+			w.branch("a", map[string]string{"test.sh": "exit 0\n"})
+			w.check.blind = true
+			id := w.land(ada, "a").ID
+			w.approve(rex, string(id))
+			w.check.blind = false
+			return id
+		}, hub.EntryWaiting},
+		{"fewer tests, approved by the reviewer that an agent named", auto, func(w *world) hub.LandingID {
+			w.check.command = testCommand + `; echo "tests=$(ls tests | wc -l)"`
+			w.repo.write(commitOf{branch: "main", from: "refs/heads/main", files: map[string]string{"tests/two": "2\n"}})
+			w.branch("a", map[string]string{"tests/two": ""})
+			return w.colluding("a")
+		}, hub.EntryWaiting},
+		{"taken back: the work of others, approved by the reviewer that an agent named", auto, func(w *world) hub.LandingID {
+			w.aliceLands()
+			w.repo.write(commitOf{branch: "bob", from: "refs/heads/bob", merge: "refs/heads/main"})
+			return w.colluding("bob")
+		}, hub.EntryWaiting},
 		{"check older: of an earlier commit of the branch", auto, func(w *world) hub.LandingID {
 			w.good("a")
 			w.check.Run(w.ctx, landing.CheckRun{Names: []string{"test"}, Commit: w.commit("a")})
@@ -285,6 +327,12 @@ func TestHonestUsersLand(t *testing.T) {
 			w.branch("a", map[string]string{"test.sh": "set -e\n"})
 			id := w.land(ada, "a").ID
 			w.approve(rex, string(id))
+			return id
+		}, hub.EntryLanded},
+		{"a script of the check, which the reviewer of the package and the operator approved", auto, func(w *world) hub.LandingID {
+			w.branch("a", map[string]string{"test.sh": "set -e\n"})
+			id := w.colluding("a")
+			w.approve(operator, string(id))
 			return id
 		}, hub.EntryLanded},
 		{"a person who merges by hand", auto, func(w *world) hub.LandingID {

@@ -214,6 +214,8 @@ type Contracts interface {
 	// may not be merged, with the repositories that use it; "" if there is no such contract. The zero
 	// Commit asks about the contracts alone.
 	Broken(ctx context.Context, repository string, c Commit) (string, error)
+	// Asked returns the contracts about which Broken asks, by name and version, such as User@2.
+	Asked(ctx context.Context, repository string) ([]string, error)
 }
 
 // A Subject names the handoff or the task of a team whose work lands. One of its members is set.
@@ -248,6 +250,7 @@ type Piece struct {
 	Owner    hub.AgentID
 	Authors  []hub.AgentID // agents that made a part of it
 	Title    string
+	Criteria []string // by which the work succeeds
 	Priority hub.Priority
 	Review   string      // the reviewer that its package asks for; "" for none
 	Asker    hub.AgentID // the sender of the package
@@ -300,6 +303,8 @@ type Options struct {
 	Contracts Contracts    // without it no contracts are asked
 	Work      Work         // without it no handoffs and no tasks land
 
+	Vendors Vendors // without it no agent is of another vendor
+
 	// RespondWithin is the time for a reviewer; default RespondWithin.
 	RespondWithin time.Duration
 	// Machine is the name of this machine where hubs of others have the same store, else "".
@@ -313,6 +318,7 @@ type Service struct {
 	checks    Checks
 	contracts Contracts
 	work      Work
+	vendors   Vendors
 	mail      Mail
 	clock     hub.Clock
 	bus       hub.Bus
@@ -324,6 +330,7 @@ type Service struct {
 	live   map[string]*live       // by queue
 	moving map[hub.LandingID]bool // entries whose target is being moved
 	swept  hub.Time               // when reviews were last looked at
+	others hub.Time               // when reviews of another vendor were last looked at
 	looked hub.Time               // when finished work of repositories without a queue was last looked at
 	passed []Finished             // of that, the work that needs nothing more
 	target map[string]Target      // by queue
@@ -345,7 +352,7 @@ func New(store hub.Store, git Git, checks Checks, mail Mail, opts *Options) *Ser
 		o.RespondWithin = RespondWithin
 	}
 	return &Service{
-		store: store, git: git, checks: checks, contracts: o.Contracts, work: o.Work, mail: mail, clock: o.Clock, bus: o.Bus, log: o.Log,
+		store: store, git: git, checks: checks, contracts: o.Contracts, work: o.Work, vendors: o.Vendors, mail: mail, clock: o.Clock, bus: o.Bus, log: o.Log,
 		respond: o.RespondWithin, machine: o.Machine, live: map[string]*live{}, moving: map[hub.LandingID]bool{}, target: map[string]Target{},
 	}
 }

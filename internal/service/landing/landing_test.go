@@ -297,6 +297,25 @@ func TestQueue(t *testing.T) {
 		w.must(s.NewWorker(w.policy).Turn(w.ctx))
 		w.want(e.ID, hub.EntryReturned, "waiting for frontend-app")
 	})
+	t.Run("the answer names the contracts that were asked, or that there is none", func(t *testing.T) {
+		for _, c := range []struct {
+			contracts         holding
+			asked, isNotAsked bool
+		}{{holding{"User@2", "Order@1"}, true, false}, {nil, false, true}} {
+			w := newWorld(t, plain)
+			s := landing.New(w.store, w.repo, w.check, w.mail, &landing.Options{Clock: w.clock(), Contracts: c.contracts})
+			w.good("a")
+			e := w.land(ada, "a")
+			w.must(s.NewWorker(w.policy).Turn(w.ctx))
+			e = w.want(e.ID, hub.EntryLanded, "")
+			isNamed := func(v hub.GateEvidence) bool {
+				return v.What == "contracts" && v.Evidence == "User@2, Order@1: none is broken"
+			}
+			if slices.ContainsFunc(e.Asked, isNamed) != c.asked || slices.Contains(e.NotAsked, "contracts: this repository has none") != c.isNotAsked {
+				t.Errorf("%v: asked %+v, not asked %q", c.contracts, e.Asked, e.NotAsked)
+			}
+		}
+	})
 }
 
 // broken is a contract that does not hold.
@@ -305,6 +324,15 @@ type broken string
 func (b broken) Broken(context.Context, string, landing.Commit) (string, error) {
 	return string(b), nil
 }
+
+func (broken) Asked(context.Context, string) ([]string, error) { return []string{"User@1"}, nil }
+
+// holding are contracts that hold.
+type holding []string
+
+func (holding) Broken(context.Context, string, landing.Commit) (string, error) { return "", nil }
+
+func (h holding) Asked(context.Context, string) ([]string, error) { return h, nil }
 
 func returnedMail(all []letter) (out []letter) {
 	for _, l := range all {

@@ -44,7 +44,7 @@ func (p Setting) check(op string) error {
 	case len(p.Checks) > 0 && p.NoChecks != nil && *p.NoChecks:
 		return hub.Errorf(hub.CodeInvalid, op, "checks and no_checks exclude each other")
 	case p.Review != "" && !hub.ValidReviewer(p.Review):
-		return hub.Errorf(hub.CodeInvalid, op, "review must be an agent, role:ROLE, @ABILITY, operator or none, got %.100q", p.Review).WithHint("roles: %s", hub.JoinWords(hub.Roles))
+		return hub.Errorf(hub.CodeInvalid, op, "review must be an agent, role:ROLE, @ABILITY, other-vendor, operator or none, got %.100q", p.Review).WithHint("roles: %s", hub.JoinWords(hub.Roles))
 	case p.By != "" && p.By != hub.LandingAuto && p.By != hub.LandingOperator:
 		return hub.Errorf(hub.CodeInvalid, op, "by must be auto or operator, got %.50q", p.By)
 	case p.Batch < 0 || p.Batch > maxBatch:
@@ -93,6 +93,11 @@ func (s *Service) Set(ctx context.Context, actor hub.Caller, p Setting) (view Vi
 	known, err := s.checks.Known(ctx, repository)
 	if err != nil {
 		return View{}, nil, err
+	}
+	if p.Review == hub.ReviewerOtherVendor {
+		if err := s.hasTwoVendors(ctx, op); err != nil {
+			return View{}, nil, err
+		}
 	}
 	for _, name := range p.Checks {
 		if err := refuseCheck(op, repository, name, known); err != nil {

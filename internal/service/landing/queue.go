@@ -1,6 +1,7 @@
 package landing
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -358,6 +359,10 @@ func (c *change) admit(p hub.LandingPolicy, e hub.LandingEntry, ask *question) (
 		e.Judged = ask.judged
 		if wait == hub.WaitsForReview {
 			e.Missing = missingReview(e, ask.who, ask.why())
+			if why := ask.noOther(); why != "" {
+				e.Missing = missingReview(e, string(hub.Operator), joined(ask.why(), why))
+				e.Missing[0].Next += ", or start an agent of another vendor"
+			}
 		}
 	}
 	if e, err = c.put(e, actions.LandingQueued); err != nil {
@@ -391,7 +396,7 @@ func admission(p hub.LandingPolicy, e hub.LandingEntry, review hub.ReviewState, 
 		return hub.WaitsForOperator, fmt.Sprintf("it was returned %d times: the operator decides", e.Returns)
 	case ask.isAsked() && review != hub.ReviewStateApproved:
 		reason := "waits for the review of " + ask.who
-		if why := ask.why(); why != "" {
+		if why := joined(ask.why(), ask.noOther()); why != "" {
 			reason += ": " + why
 		}
 		return hub.WaitsForReview, reason
@@ -474,7 +479,7 @@ func (s *Service) Retry(ctx context.Context, actor hub.Caller, id hub.LandingID)
 }
 
 // Undo queues a commit that takes back a landing. An agent's undo needs the word of the reviewer of the
-// policy, else of the operator; the operator's has it.
+// policy, else of the operator; the operator's has it, and gives it to the undo of an agent that waits.
 func (s *Service) Undo(ctx context.Context, actor hub.Caller, id hub.LandingID, because string) (out hub.LandingEntry, err error) {
 	const op = "landing.Undo"
 	if len(because) > maxReason {
@@ -510,7 +515,18 @@ func (s *Service) Undo(ctx context.Context, actor hub.Caller, id hub.LandingID, 
 		}
 		isTwice := len(before) > 0 && before[0].State != hub.EntryCancelled && before[0].State != hub.EntryUndone
 		if isTwice {
-			return hub.Errorf(hub.CodeConflict, op, "%s undoes %s already and is %s", before[0].ID, id, before[0].State)
+			out = before[0]
+			if !actor.IsOperator() || out.State == hub.EntryLanded {
+				return undoneTwice(op, id, out)
+			}
+			if out.State.Open() {
+				out, err = c.adoptUndo(op, p, out, because)
+				return err
+			}
+			_, err := c.advance(out, hub.EntryCancelled, actions.LandingCancelled, func(e *hub.LandingEntry) { e.Reason = "the operator undoes " + string(id) + " instead" })
+			if err != nil {
+				return err
+			}
 		}
 		if err := c.hasRoom(op); err != nil {
 			return err
@@ -524,6 +540,44 @@ func (s *Service) Undo(ctx context.Context, actor hub.Caller, id hub.LandingID, 
 		return err
 	})
 	return out, err
+}
+
+// undoneTwice refuses the undo of a landing that another entry undoes, with the next step of that one.
+func undoneTwice(op string, id hub.LandingID, undo hub.LandingEntry) error {
+	err := hub.Errorf(hub.CodeConflict, op, "%s undoes %s already and is %s", undo.ID, id, undo.State)
+	switch {
+	case undo.State == hub.EntryReturned:
+		return err.WithHint("try it again: parley landings retry %s", undo.ID)
+	case undo.State == hub.EntryWaiting && len(undo.Missing) > 0:
+		return err.WithHint("it waits for %s: %s", undo.Missing[0].Who, undo.Missing[0].Next)
+	}
+	return err.WithHint("parley landings show %s", undo.ID)
+}
+
+// adoptUndo gives the operator's word to an undo of an agent that is open: it needs no other.
+func (c *change) adoptUndo(op string, p hub.LandingPolicy, e hub.LandingEntry, because string) (hub.LandingEntry, error) {
+	if c.s.isMoving(e) {
+		return e, hub.Errorf(hub.CodeConflict, op, "%s is landing now", e.ID).WithHint("parley landings show %s", e.ID)
+	}
+	reviews, err := reviewsOf(c.tx, e)
+	if err != nil {
+		return e, err
+	}
+	for _, v := range reviews {
+		if v.State.Over() {
+			continue
+		}
+		if v, err = v.Advance(hub.ReviewStateReplaced); err != nil {
+			return e, err
+		}
+		if _, err := c.putReview(v, actions.ReviewGiven); err != nil {
+			return e, err
+		}
+	}
+	e.Approved = c.actor.ID
+	e.Because = cmp.Or(because, e.Because)
+	e.QueuedAt = c.now
+	return c.admit(p, e, nil)
 }
 
 // owned returns an entry that the actor may change: its own, or any as the operator.

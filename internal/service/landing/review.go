@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 // A question is the review that a change needs, read from its repository before the transaction.
 type question struct {
 	all       []string // the reviewers, each of whom has to approve: agents, role:ROLE, @ABILITY or operator
+	word      string   // the one of them who gives the word that the change needs; "" if it needs none
 	who       string   // the first of them who has not
 	commit    string
 	base      string
@@ -30,6 +32,9 @@ type question struct {
 	fewer     string             // why a change needs a review that neither its package nor the policy asks for
 	takesBack string             // likewise
 	judged    []hub.JudgeFinding // likewise, those with Word; the others are named
+	criteria  []string           // by which the work succeeds, of its package
+	others    []hub.AgentID      // the agents of another vendor, for such a reviewer
+	absent    string             // why there is none
 	holds     string             // the commit of the handoff whose work was queued as a branch or a commit
 }
 
@@ -38,7 +43,7 @@ func (q *question) whyOperator() string {
 	if q.cut {
 		return "the difference is too large for an agent"
 	}
-	return q.who + " made a part of the change"
+	return "each agent that is " + q.who + " made a part of the change"
 }
 
 // why returns the reasons for a review that nobody asked for by a policy or a package.
@@ -91,15 +96,22 @@ func (s *Service) question(ctx context.Context, p hub.LandingPolicy, e hub.Landi
 	case !q.isAsked():
 		return q, nil
 	case e.Undoes != "":
-		return q, s.undoDifference(ctx, e, q)
+		err = s.undoDifference(ctx, e, q)
+	default:
+		err = s.difference(ctx, p.Repository, target, e, q)
 	}
-	return q, s.difference(ctx, p.Repository, target, e, q)
+	if err == nil && q.needsOther() {
+		about := hub.Review{Handoff: q.handoffOf(e), Entry: e.ID, Repository: e.Repository, Authors: q.authors}
+		q.others, q.absent, err = s.otherVendors(ctx, about)
+	}
+	return q, err
 }
 
 // needs returns the reviewers that an entry needs. The reviewer of its package and the one of the policy
 // both have to approve. A change with fewer tests than before, that changes what judges it, or that takes
-// back the work of others, is reviewed in any case, by the operator if no reviewer is named. What is known
-// of that is in the entry, and belongs to its commit.
+// back the work of others, needs a word in any case: of the reviewer of the policy, else of the operator.
+// A reviewer that agents chose among themselves never gives it. What is known of that is in the entry, and
+// belongs to its commit.
 func (s *Service) needs(ctx context.Context, p hub.LandingPolicy, e hub.LandingEntry, piece *Piece) (*question, error) {
 	q := &question{commit: e.Commit, title: e.Ref, authors: []hub.AgentID{e.Owner}, fewer: e.Fewer, takesBack: e.TakesBack, judged: e.Judged}
 	wants := func(who string) {
@@ -121,6 +133,7 @@ func (s *Service) needs(ctx context.Context, p hub.LandingPolicy, e hub.LandingE
 		q.authors = append(q.authors, piece.Authors...)
 		q.note = piece.Note
 		q.title = cmp.Or(piece.Title, e.Ref)
+		q.criteria = piece.Criteria
 		q.fewer = cmp.Or(q.fewer, piece.Fewer)
 	}
 	for _, who := range e.Asks {
@@ -129,8 +142,9 @@ func (s *Service) needs(ctx context.Context, p hub.LandingPolicy, e hub.LandingE
 	if e.Undoes == "" || q.takesBack != "" {
 		wants(p.Review)
 	}
-	if q.why() != "" && len(q.all) == 0 { // a review where none was wanted
-		wants(string(hub.Operator))
+	if q.why() != "" {
+		q.word = wordOf(p, q.all)
+		wants(q.word)
 	}
 	for _, text := range []string{q.fewer, wordText(q.judged), q.takesBack} {
 		if !strings.Contains(q.note, text) {
@@ -139,10 +153,24 @@ func (s *Service) needs(ctx context.Context, p hub.LandingPolicy, e hub.LandingE
 	}
 	if len(q.all) == 0 || e.Waives(hub.GateReview) {
 		q.all = nil
+		q.word = ""
 		return q, nil
 	}
 	q.who = q.all[0]
 	return q, nil
+}
+
+// wordOf returns who gives the word for what judges a change, for fewer tests and for the work of others:
+// the reviewer of the policy, else the operator. Where no policy lets changes land, the reviewer of the
+// package has it, if there is one.
+func wordOf(p hub.LandingPolicy, all []string) string {
+	switch {
+	case p.Review != "" && p.Review != hub.ReviewerNone:
+		return p.Review
+	case p.Into == "" && len(all) > 0:
+		return all[0]
+	}
+	return string(hub.Operator)
 }
 
 // difference completes a question with the difference to review: the one since the last approval,
@@ -266,9 +294,14 @@ func reviewed(r hub.Reader, e hub.LandingEntry, ask *question) (hub.ReviewState,
 }
 
 // isAnsweredBy reports whether a review is the one of a reviewer about the commit, and about the files
-// of others that it takes back.
+// of others that it takes back. The one who gives the word has to know each finding that needs it: a check
+// may have been added since.
 func (q *question) isAnsweredBy(v hub.Review, who string) bool {
 	isSame := v.Commit == q.commit && v.State != hub.ReviewStateReplaced && v.Answers(who)
+	isNew := func(f hub.JudgeFinding) bool { return f.Word && !slices.Contains(v.Judged, f) }
+	if who == q.word && slices.ContainsFunc(q.judged, isNew) {
+		return false
+	}
 	return isSame && (q.takesBack == "" || v.TakesBack == q.takesBack)
 }
 
@@ -311,8 +344,14 @@ func (c *change) ask(handoff hub.HandoffID, e hub.LandingEntry, q *question) err
 	if handoff == "" {
 		v.Entry = e.ID
 	}
-	if v.Asked, err = c.reviewers(v); err != nil {
+	if v.Reviewer == hub.ReviewerOtherVendor {
+		v.Criteria = q.criteria
+		v.Asked = q.others[:min(len(q.others), 1)]
+	} else if v.Asked, err = c.reviewers(v); err != nil {
 		return err
+	}
+	if why := q.noOther(); why != "" { // it is asked for when one wakes
+		return c.waitForOther(v, why)
 	}
 	if len(v.Asked) == 0 || q.cut { // no agent may review it
 		v.For = v.Reviewer
@@ -321,6 +360,11 @@ func (c *change) ask(handoff hub.HandoffID, e hub.LandingEntry, q *question) err
 		why, err := absence(c.tx, q.who)
 		if err != nil {
 			return err
+		}
+		if why == "" && !q.cut && hub.AgentID(q.who).Valid() {
+			if _, why, err = mayReview(c.tx, v, hub.AgentID(q.who)); err != nil {
+				return err
+			}
 		}
 		v.Note = shorten.Bytes(joined(v.Note, cmp.Or(why, q.whyOperator())), maxReason)
 	}
@@ -333,7 +377,7 @@ func (c *change) ask(handoff hub.HandoffID, e hub.LandingEntry, q *question) err
 // absence returns why a reviewer cannot be asked: no agent of that name, role or ability is on the hub;
 // "" if there is one.
 func absence(r hub.Reader, who string) (string, error) {
-	if who == string(hub.Operator) || who == hub.ReviewerNone {
+	if who == string(hub.Operator) || who == hub.ReviewerNone || who == hub.ReviewerOtherVendor {
 		return "", nil
 	}
 	role, isRole := strings.CutPrefix(who, hub.ReviewerRolePrefix)
@@ -508,8 +552,8 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// mayReview reports whether an agent may review a change, else why not: it is none of the authors,
-// and no launch owns it together with one of them.
+// mayReview reports whether an agent may review a change, else why not: it is none of the authors, no
+// launch owns it together with one of them, neither made the other, and it began no run of the work.
 func mayReview(r hub.Reader, v hub.Review, agent hub.AgentID) (may bool, why string, err error) {
 	if agent == hub.Operator {
 		return true, "", nil
@@ -517,11 +561,27 @@ func mayReview(r hub.Reader, v hub.Review, agent hub.AgentID) (may bool, why str
 	if slices.Contains(v.Authors, agent) {
 		return false, fmt.Sprintf("%s made a part of the change", agent), nil
 	}
+	if began, err := hasBegunRun(r, v, agent); err != nil || began {
+		return false, fmt.Sprintf("%s began a run of the work", agent), err
+	}
 	own, err := launches(r, agent)
 	if err != nil {
 		return false, "", err
 	}
+	made, err := maker(r, agent)
+	if err != nil {
+		return false, "", err
+	}
 	for _, author := range v.Authors {
+		by, err := maker(r, author)
+		switch {
+		case err != nil:
+			return false, "", err
+		case made == author:
+			return false, fmt.Sprintf("%s was made by %s, who made a part of the change", agent, author), nil
+		case by == agent:
+			return false, fmt.Sprintf("%s made the agent %s, who made a part of the change", agent, author), nil
+		}
 		others, err := launches(r, author)
 		if err != nil {
 			return false, "", err
@@ -538,8 +598,30 @@ func mayReview(r hub.Reader, v hub.Review, agent hub.AgentID) (may bool, why str
 // launchPrefix begins the label of a key that a launch made.
 const launchPrefix = "launch-"
 
-// launches returns the launches that own an agent, by the labels of their keys, and the agents
-// that began its runs.
+// hasBegunRun reports whether an agent began a run of the work that is reviewed: one for its handoff, or
+// one of an author in the folder of the repository.
+func hasBegunRun(r hub.Reader, v hub.Review, agent hub.AgentID) (bool, error) {
+	runs, err := r.Runs(hub.RunQuery{By: agent, Limit: maxListed})
+	isOfWork := func(run hub.Run) bool {
+		isOfHandoff := v.Handoff != "" && run.Handoff == v.Handoff
+		isIn := run.Dir == v.Repository || strings.HasPrefix(run.Dir, v.Repository+string(filepath.Separator))
+		return isOfHandoff || (isIn && slices.Contains(v.Authors, run.Agent))
+	}
+	return slices.ContainsFunc(runs, isOfWork), err
+}
+
+// maker returns the agent whose key made another one; "" for an agent that the operator made, or whose
+// beginning the journal does not have any more.
+func maker(r hub.Reader, agent hub.AgentID) (hub.AgentID, error) {
+	about, err := r.Journal(hub.JournalQuery{Subject: string(agent), Limit: maxListed})
+	i := slices.IndexFunc(about, func(e hub.Entry) bool { return e.Action == actions.AgentAdded })
+	if err != nil || i < 0 || about[i].Actor == hub.Operator || about[i].Actor == hub.Self {
+		return "", err
+	}
+	return about[i].Actor, nil
+}
+
+// launches returns the launches that own an agent, by the labels of their keys.
 func launches(r hub.Reader, agent hub.AgentID) (map[string]bool, error) {
 	out := map[string]bool{}
 	keys, err := r.Keys(agent)
@@ -556,6 +638,9 @@ func launches(r hub.Reader, agent hub.AgentID) (map[string]bool, error) {
 
 // tellReviewers sends the question with the difference.
 func (c *change) tellReviewers(v hub.Review, q *question) error {
+	if v.Reviewer == hub.ReviewerOtherVendor {
+		return c.tellBlind(v, q.patches)
+	}
 	summary := fmt.Sprintf("review %s: %s", v.Subject(), q.title)
 	if q.since != "" {
 		summary = fmt.Sprintf("review %s again: %s changed since the approval of %.12s", v.Subject(), q.title, q.since)
@@ -631,6 +716,16 @@ func (s *Service) Give(ctx context.Context, actor hub.Caller, id string, a Answe
 	if err != nil {
 		return out, err
 	}
+	policies, err := s.policies(ctx)
+	if err != nil {
+		return out, err
+	}
+	further := &question{patches: patches}
+	if slices.ContainsFunc(policies, func(p hub.LandingPolicy) bool { return p.Review == hub.ReviewerOtherVendor }) {
+		if further.others, further.absent, err = s.otherVendors(ctx, asked); err != nil {
+			return out, err
+		}
+	}
 	err = s.update(ctx, actor, nil, func(c *change) error {
 		v, err := findReview(c.tx, id)
 		if err != nil {
@@ -659,7 +754,7 @@ func (s *Service) Give(ctx context.Context, actor hub.Caller, id string, a Answe
 		if out, err = c.putReview(v, actions.ReviewGiven); err != nil {
 			return err
 		}
-		return c.afterReview(out, patches)
+		return c.afterReview(out, further)
 	})
 	return out, err
 }
@@ -801,9 +896,9 @@ func (s *Service) Fetched(ctx context.Context, actor hub.Caller, sha256 string) 
 	})
 }
 
-// afterReview moves the entry of a review that was answered, and tells the owner. The parts are those
-// of the difference, for the next reviewer.
-func (c *change) afterReview(v hub.Review, patches []hub.ArtifactRef) error {
+// afterReview moves the entry of a review that was answered, and tells the owner. The parts of the
+// difference in next, and the agents of another vendor, are for the next reviewer.
+func (c *change) afterReview(v hub.Review, next *question) error {
 	entries, err := c.waitingFor(v)
 	if err != nil {
 		return err
@@ -824,10 +919,13 @@ func (c *change) afterReview(v hub.Review, patches []hub.ArtifactRef) error {
 			return ignoreMissing(err)
 		}
 		ask := &question{
-			all: e.Reviewers, patches: patches, commit: v.Commit, base: v.Base, since: v.Approved, authors: v.Authors, size: v.Size, note: v.Note, title: e.Ref, fewer: e.Fewer, takesBack: e.TakesBack, judged: e.Judged,
+			all: e.Reviewers, patches: next.patches, others: next.others, absent: next.absent, criteria: v.Criteria, commit: v.Commit, base: v.Base, since: v.Approved, authors: v.Authors, size: v.Size, note: v.Note, title: e.Ref, fewer: e.Fewer, takesBack: e.TakesBack, judged: e.Judged,
 		}
 		if len(ask.all) == 0 { // an entry of an earlier version
 			ask.all = []string{cmp.Or(v.For, v.Reviewer)}
+		}
+		if ask.why() != "" {
+			ask.word = wordOf(p, ask.all)
 		}
 		if _, err := c.admit(p, e, ask); err != nil {
 			return err

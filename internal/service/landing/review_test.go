@@ -103,6 +103,35 @@ func TestReview(t *testing.T) {
 		_, err = w.Give(w.ctx, rex, "v2", approve)
 		wantCode(t, err, hub.CodeDenied)
 	})
+	t.Run("an agent that made the author, that an author made, or that began a run of the work, may not review", func(t *testing.T) {
+		kid := hub.Caller{Kind: hub.CallerAgent, ID: "kid", Role: hub.RoleExecutor}
+		for _, c := range []struct {
+			why             string
+			maker           hub.Caller
+			author, wanted  hub.Caller
+			begins, forbids bool
+		}{
+			{"rex made the agent kid, who made a part of the change", rex, kid, rex, false, true},
+			{"kid was made by ada, who made a part of the change", ada, ada, kid, false, true},
+			{"rex began a run of the work", operator, kid, rex, true, true},
+			{"", operator, kid, rex, false, false},
+		} {
+			w := newWorld(t, plain)
+			w.must(w.store.Update(w.ctx, hub.SurvivesKill, func(tx hub.Tx) error { return w.keys.Enlist(tx, c.maker, hub.Agent{ID: "kid", Role: hub.RoleExecutor}) }))
+			w.set(landing.Setting{Review: string(c.wanted.ID)})
+			if c.begins {
+				run := hub.Run{ID: "01960000-0000-7000-8000-00000000000b", Agent: "kid", By: "rex", Task: "t", Dir: w.repo.dir, ThreadID: "t", State: hub.RunStarting, StartedAt: w.clock().Now(), ExpiresAt: w.clock().Now()}
+				w.must(w.store.Update(w.ctx, hub.SurvivesKill, func(tx hub.Tx) error { return tx.PutRun(run, "") }))
+			}
+			w.good("a")
+			w.land(c.author, "a")
+			got, err := w.Review(w.ctx, "v1")
+			w.must(err)
+			if isForbidden := got.Reviewer == "operator"; isForbidden != c.forbids || !strings.Contains(got.Note, c.why) {
+				t.Errorf("%s: the reviewer is %s: %q", c.why, got.Reviewer, got.Note)
+			}
+		}
+	})
 	t.Run("a silent reviewer is reminded once, then the operator is told", func(t *testing.T) {
 		w := newWorld(t, reviewed)
 		w.good("a")

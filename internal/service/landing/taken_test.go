@@ -1,6 +1,7 @@
 package landing_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -128,6 +129,48 @@ func TestUndone(t *testing.T) {
 		if w.file("mod/a") != "" || w.file("mod/a2") != "" {
 			t.Errorf("main has %q and %q", w.file("mod/a"), w.file("mod/a2"))
 		}
+	})
+	t.Run("the operator's undo takes over the one of an agent that waits, and replaces one that was returned", func(t *testing.T) {
+		w := newWorld(t, plain)
+		w.good("a")
+		e := w.land(ada, "a")
+		w.turn()
+		waits, err := w.Undo(w.ctx, ada, e.ID, "")
+		w.must(err)
+		_, err = w.Undo(w.ctx, ada, e.ID, "")
+		wantCode(t, err, hub.CodeConflict)
+		if hint := hintOf(err); !strings.Contains(hint, "it waits for operator: parley review l2 approve") {
+			t.Errorf("hint: %q", hint)
+		}
+		got, err := w.Undo(w.ctx, operator, e.ID, "it slows main down")
+		w.must(err)
+		if got.ID != waits.ID || got.State != hub.EntryQueued || got.Approved != hub.Operator {
+			t.Errorf("the operator's word made %+v", got)
+		}
+		w.turn()
+		w.want(waits.ID, hub.EntryLanded, "")
+		w.want(e.ID, hub.EntryUndone, "it slows main down")
+		if v, err := w.Review(w.ctx, "v1"); err != nil || v.State != hub.ReviewStateReplaced {
+			t.Errorf("the review is %s, %v", v.State, err)
+		}
+
+		w.branch("b", map[string]string{"shared.txt": "one\n2\nthree\n"})
+		e = w.land(ada, "b")
+		w.turn()
+		returned, err := w.Undo(w.ctx, ada, e.ID, "")
+		w.must(err)
+		_, err = w.Give(w.ctx, operator, string(returned.ID), landing.Answer{Verdict: hub.VerdictChanges, Findings: changes.Findings})
+		w.must(err)
+		w.want(returned.ID, hub.EntryReturned, "")
+		_, err = w.Undo(w.ctx, ada, e.ID, "")
+		if hint := hintOf(err); hint != "try it again: parley landings retry "+string(returned.ID) {
+			t.Errorf("hint: %q", hint)
+		}
+		undo, err := w.Undo(w.ctx, operator, e.ID, "")
+		w.must(err)
+		w.turn()
+		w.want(returned.ID, hub.EntryCancelled, "the operator undoes")
+		w.want(undo.ID, hub.EntryLanded, "")
 	})
 	t.Run("the same commit is landed again, too", func(t *testing.T) {
 		w := newWorld(t, plain)
@@ -264,4 +307,13 @@ func TestTarget(t *testing.T) {
 	if got := state(w); got.State != landing.TargetGreen || !red.Since.Before(got.Since.Time) {
 		t.Errorf("after the repair: %+v", got)
 	}
+}
+
+// hintOf returns the next step of an error.
+func hintOf(err error) string {
+	var e *hub.Error
+	if errors.As(err, &e) {
+		return e.Hint
+	}
+	return ""
 }

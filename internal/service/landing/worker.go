@@ -49,6 +49,9 @@ func (s *Service) Run(ctx context.Context) error {
 			if err := s.lookForReviews(ctx, policies); err != nil {
 				return hub.FollowRest, err
 			}
+			if err := s.lookForOthers(ctx); err != nil {
+				return hub.FollowRest, err
+			}
 			return hub.FollowRest, s.sweepReviews(ctx)
 		},
 		Failed: s.failed("landing.Run"),
@@ -559,14 +562,17 @@ func fell(before, now CheckReport) string {
 	return ""
 }
 
-// isReviewed reports whether a reviewer approved the commit of an entry, or the operator lets it land
-// without a review. An entry that undoes a landing needs none.
+// isReviewed reports whether the reviewer who gives the word approved the commit of an entry, or the
+// operator lets it land without a review. An entry that undoes a landing needs none.
 func (w *worker) isReviewed(ctx context.Context, e hub.LandingEntry) (bool, error) {
 	if e.Undoes != "" || e.Waives(hub.GateReview) {
 		return true, nil
 	}
 	all, err := hub.Read(ctx, w.s.store, func(r hub.Reader) ([]hub.Review, error) { return reviewsOf(r, e) })
-	isApproval := func(v hub.Review) bool { return v.Commit == e.Commit && v.State == hub.ReviewStateApproved }
+	word := wordOf(w.policy, nil)
+	isApproval := func(v hub.Review) bool {
+		return v.Commit == e.Commit && v.State == hub.ReviewStateApproved && v.Answers(word)
+	}
 	return slices.ContainsFunc(all, isApproval), err
 }
 

@@ -99,8 +99,8 @@ var vendors = []struct {
 	{"minimax", []string{"minimax"}},
 }
 
-// vendorOf returns the vendor of a model by its name, or by the service before it; "" if it is unknown.
-func vendorOf(model string) string {
+// VendorOf returns the vendor of a model by its name, or by the service before it; "" if it is unknown.
+func VendorOf(model string) string {
 	for _, part := range slices.Backward(strings.Split(strings.ToLower(model), "/")) {
 		for _, v := range vendors {
 			begins := func(prefix string) bool { return strings.HasPrefix(part, prefix) }
@@ -158,7 +158,7 @@ func (p *Prices) addUnpriced(to []string, s hub.UsageSum) []string {
 // models if the vendor is "" or has none. It reports false if nothing has a price in the currency.
 func (p *Prices) highest(vendor, currency string) (top Price, ok bool) {
 	for name, price := range p.models {
-		isOther := vendor != "" && vendorOf(name) != vendor
+		isOther := vendor != "" && VendorOf(name) != vendor
 		if price.Currency != currency || isOther {
 			continue
 		}
@@ -180,7 +180,7 @@ func (p *Prices) highest(vendor, currency string) (top Price, ok bool) {
 func (p *Prices) estimate(model, currency string, t hub.Tokens) (cost int64, in string, ok bool) {
 	price, ok := p.of(model)
 	if !ok {
-		price, ok = p.highest(vendorOf(model), currency)
+		price, ok = p.highest(VendorOf(model), currency)
 	}
 	return price.cost(t), price.Currency, ok
 }

@@ -64,7 +64,7 @@ func TestPrices(t *testing.T) {
 		}
 	}
 	for name := range p.models {
-		if vendorOf(name) == "" {
+		if VendorOf(name) == "" {
 			t.Errorf("%s has no vendor", name)
 		}
 	}
