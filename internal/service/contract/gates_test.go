@@ -12,6 +12,7 @@ import (
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/service/contract"
+	"github.com/parley-agents/parley/internal/testing/doctable"
 )
 
 // A copied is the hub's own copy of frontend-app: its commits with their trees, the head of its
@@ -103,7 +104,15 @@ func (g *gatehouse) break2() {
 	g.ok(err)
 }
 
-// A red gate: no evidence of another kind, commit, branch, version or author opens can-merge.
+// provided has a commit of the provider in prod that passed for the version in force.
+func (g *gatehouse) provided() {
+	g.Helper()
+	g.run("backend-api", "b9", contract.VerifySuccess, 0)
+	g.deploy("backend-api", "prod", "b9")
+}
+
+// A red gate: no evidence of another kind, commit, branch, version or author opens can-merge or
+// can-deploy.
 func TestCanMergeIsClosed(t *testing.T) {
 	failed := func(r *hub.CheckResult) { r.State = hub.ResultFailed }
 	for _, test := range []struct {
@@ -191,8 +200,27 @@ func TestCanMergeIsClosed(t *testing.T) {
 			g.use(g.front)
 			test.do(g)
 			g.merge("frontend-app", "a1", hub.AnswerNo, test.reason)
+
+			// The provider runs a commit that passed for the version in force.
+			g.provided()
+			g.deployable("frontend-app", "a1", hub.AnswerNo, "")
 		})
 	}
+	t.Run("what fits another environment", func(t *testing.T) {
+		g := newGatehouse(t)
+		g.use(g.front)
+		_, err := g.AddEnvironment(g.Context(), g.back, contract.EnvironmentChange{InProject: contract.In(g.project.ID), Name: "staging"})
+		g.ok(err)
+		g.ran("a1", nil)
+		g.run("backend-api", "b1", contract.VerifySuccess, 1)
+		g.deploy("backend-api", "staging", "b1")
+		g.break2()
+		g.provided()
+		g.deployable("frontend-app", "a1", hub.AnswerNo, "backend-api has version 2 in prod")
+		got, err := g.CanDeploy(g.Context(), g.front, contract.Candidate{InProject: contract.In(g.project.ID), Repo: "frontend-app", Commit: id("a1"), Env: "staging"})
+		g.ok(err)
+		g.answered(got, hub.AnswerYes, "")
+	})
 	t.Run("bounds of a token hold", func(t *testing.T) {
 		g := newGatehouse(t)
 		bounds := coord.EvidenceBounds{Repo: "frontend-app", Checks: []string{contractTests}, Branch: "main"}
@@ -228,46 +256,52 @@ func TestCanMergeIsClosed(t *testing.T) {
 	})
 }
 
-// Honest users get their yes.
+// honestRows are what honest users rely on before they merge or deploy a commit of a consumer.
+var honestRows = []struct {
+	name string
+	do   func(g *gatehouse)
+}{
+	{"a run of the hub", func(g *gatehouse) { g.ran("a1", nil) }},
+	{"a run that an agent asked for, without a failure before", func(g *gatehouse) { g.ran("a1", func(r *hub.CheckResult) { r.By = "bob" }) }},
+	{"a run of another commit with the same tree", func(g *gatehouse) { g.copy.trees[id("a2")] = "t1"; g.ran("a2", nil) }},
+	{"a failure that the operator had run again", func(g *gatehouse) {
+		g.ran("a1", func(r *hub.CheckResult) { r.State = hub.ResultFailed })
+		g.ran("a1", func(r *hub.CheckResult) { r.Again = true })
+	}},
+	{"a flaky check that a completion ran again", func(g *gatehouse) {
+		g.ran("a1", func(r *hub.CheckResult) { r.State = hub.ResultFailed })
+		g.ran("a1", func(r *hub.CheckResult) { r.By = "bob"; r.Handoff = "h1" })
+	}},
+	{"a run for the version that it names", func(g *gatehouse) {
+		g.break2()
+		ref := g.ref(2)
+		g.ran("a1", func(r *hub.CheckResult) { r.Contract = ref })
+	}},
+	{"the version of the lock file", func(g *gatehouse) {
+		g.break2()
+		g.copy.locks[id("a1")] = `{"contracts":[{"name":"User","version":2,"digest":"` + coord.ContentHash(userSchema("name")) + `"}]}`
+		g.ran("a1", nil)
+	}},
+	{"a run for an earlier version, and a compatible change", func(g *gatehouse) {
+		g.ran("a1", nil)
+		_, err := g.update(userSchema("name", "avatar", "mail"))
+		g.ok(err)
+	}},
+	{"a repository in CI alone", func(g *gatehouse) { g.run("frontend-app", "a1", contract.VerifySuccess, 0) }},
+	{"all required checks, without a name", func(g *gatehouse) {
+		_, err := g.Test(g.Context(), g.back, contract.TestChange{InContract: contract.Of(g.project.ID, g.c.ID), Repo: "frontend-app", Check: contractTests, Remove: true})
+		g.ok(err)
+		g.allow(hub.RepositoryCheck{Repository: home, Name: contractTests, Digest: "d", Required: true})
+		g.ran("a1", nil)
+	}},
+}
+
+// Honest users get their yes. The table of the documents has the rows.
 func TestCanMergeOpens(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		do   func(g *gatehouse)
-	}{
-		{"a run of the hub", func(g *gatehouse) { g.ran("a1", nil) }},
-		{"a run that an agent asked for, without a failure before", func(g *gatehouse) { g.ran("a1", func(r *hub.CheckResult) { r.By = "bob" }) }},
-		{"a run of another commit with the same tree", func(g *gatehouse) { g.copy.trees[id("a2")] = "t1"; g.ran("a2", nil) }},
-		{"a failure that the operator had run again", func(g *gatehouse) {
-			g.ran("a1", func(r *hub.CheckResult) { r.State = hub.ResultFailed })
-			g.ran("a1", func(r *hub.CheckResult) { r.Again = true })
-		}},
-		{"a flaky check that a completion ran again", func(g *gatehouse) {
-			g.ran("a1", func(r *hub.CheckResult) { r.State = hub.ResultFailed })
-			g.ran("a1", func(r *hub.CheckResult) { r.By = "bob"; r.Handoff = "h1" })
-		}},
-		{"a run for the version that it names", func(g *gatehouse) {
-			g.break2()
-			ref := g.ref(2)
-			g.ran("a1", func(r *hub.CheckResult) { r.Contract = ref })
-		}},
-		{"the version of the lock file", func(g *gatehouse) {
-			g.break2()
-			g.copy.locks[id("a1")] = `{"contracts":[{"name":"User","version":2,"digest":"` + coord.ContentHash(userSchema("name")) + `"}]}`
-			g.ran("a1", nil)
-		}},
-		{"a run for an earlier version, and a compatible change", func(g *gatehouse) {
-			g.ran("a1", nil)
-			_, err := g.update(userSchema("name", "avatar", "mail"))
-			g.ok(err)
-		}},
-		{"a repository in CI alone", func(g *gatehouse) { g.run("frontend-app", "a1", contract.VerifySuccess, 0) }},
-		{"all required checks, without a name", func(g *gatehouse) {
-			_, err := g.Test(g.Context(), g.back, contract.TestChange{InContract: contract.Of(g.project.ID, g.c.ID), Repo: "frontend-app", Check: contractTests, Remove: true})
-			g.ok(err)
-			g.allow(hub.RepositoryCheck{Repository: home, Name: contractTests, Digest: "d", Required: true})
-			g.ran("a1", nil)
-		}},
-	} {
+	var text strings.Builder
+	text.WriteString("| an honest user has | `can-merge` | `can-deploy` |\n|---|---|---|\n")
+	for _, test := range honestRows {
+		fmt.Fprintf(&text, "| %s | yes | yes |\n", test.name)
 		t.Run(test.name, func(t *testing.T) {
 			g := newGatehouse(t)
 			g.use(g.front)
@@ -278,8 +312,12 @@ func TestCanMergeOpens(t *testing.T) {
 			}
 			entries := g.journal()
 			equal(g.desk, "last entry", entries[len(entries)-1], actions.ContractsReady)
+
+			g.provided()
+			g.deployable("frontend-app", "a1", hub.AnswerYes, "")
 		})
 	}
+	doctable.Check(t, contractsDoc, "honest users", text.String(), *updateTable)
 	t.Run("a repository without contracts, by the operator", func(t *testing.T) {
 		g := newGatehouse(t)
 		got, err := g.CanMerge(g.Context(), operator, contract.Candidate{InProject: contract.In(g.project.ID), Repo: "mobile-app", Commit: id("m1"), AllowNone: true})
@@ -318,6 +356,44 @@ func TestHeadOfConsumer(t *testing.T) {
 		k.merge("backend-api", "b2", hub.AnswerYes, "")
 		k.run("mobile-app", "m3", contract.VerifyFailure, 2) // the newest commit of the branch counts
 		k.merge("backend-api", "b2", hub.AnswerNo, "breaking for mobile-app")
+	})
+	t.Run("a deployment says nothing about the branch", func(t *testing.T) {
+		k := newCrew(t)
+		k.use(k.front)
+		k.run("backend-api", "b1", contract.VerifySuccess, 1)
+		r, err := k.update(userSchema("name"))
+		k.ok(err)
+		_, err = k.respond(k.front, r.Contract, contract.ActionAgree, "")
+		k.ok(err)
+		branch := coord.EvidenceBounds{Repo: "backend-api", Checks: []string{contractTests}}
+		_, err = k.send(branch, "b2", contractTests, contract.VerifySuccess, 2)
+		k.ok(err)
+		_, err = k.AddEnvironment(k.Context(), k.back, contract.EnvironmentChange{InProject: contract.In(k.project.ID), Name: "staging"})
+		k.ok(err)
+		k.deploy("backend-api", "staging", "b2")
+		k.merge("backend-api", "b2", hub.AnswerNo, "version 2 is breaking for frontend-app")
+		_, err = k.send(branch, "b3", contractTests, contract.VerifySuccess, 2)
+		k.ok(err)
+		k.merge("backend-api", "b3", hub.AnswerNo, "version 2 is breaking for frontend-app")
+		k.run("backend-api", "b2", contract.VerifySuccess, 2) // merged by a person
+		k.merge("backend-api", "b3", hub.AnswerYes, "")
+		k.merge("backend-api", "b2", hub.AnswerNo, "version 2 is breaking for frontend-app")
+	})
+	t.Run("a run that an agent asked for on the provider's branch says nothing about it", func(t *testing.T) {
+		g := newGatehouse(t)
+		_, err := g.hand(operator, "frontend-app", "")
+		g.ok(err)
+		g.use(g.mobile)
+		r, err := g.revise(g.front, userSchema("name"), contract.Direction{})
+		g.ok(err)
+		_, err = g.respond(g.mobile, r.Contract, contract.ActionAgree, "")
+		g.ok(err)
+		ref := g.ref(2)
+		g.ran("a2", func(r *hub.CheckResult) { r.Contract = ref })
+		g.ran("a1", func(r *hub.CheckResult) { r.Contract = ref; r.By = "bob" })
+		g.merge("frontend-app", "a2", hub.AnswerNo, "version 2 is breaking for mobile-app")
+		g.ran("a1", func(r *hub.CheckResult) { r.Contract = ref })
+		g.merge("frontend-app", "a2", hub.AnswerYes, "")
 	})
 	t.Run("a compatible change asks no consumer", func(t *testing.T) {
 		k := newCrew(t)
@@ -378,12 +454,80 @@ func TestBreakingChangeIsDeployed(t *testing.T) {
 
 	k.deployable("frontend-app", "f3", hub.AnswerNo, "backend-api has version 1 in prod")
 	k.deployable("backend-api", "b2", hub.AnswerYes, "")
+
+	// A commit of the provider has one version: runs against older ones open nothing.
+	k.run("backend-api", "b3", contract.VerifySuccess, 2)
+	k.run("backend-api", "b3", contract.VerifySuccess, 1)
+	k.run("frontend-app", "f4", contract.VerifySuccess, 1)
+	k.run("frontend-app", "f4", contract.VerifyFailure, 2)
+	k.deploy("frontend-app", "prod", "f1")
+	k.deployable("backend-api", "b3", hub.AnswerNo, breaks)
+	k.deploy("backend-api", "prod", "b3")
+	k.deployable("frontend-app", "f1", hub.AnswerNo, "backend-api has version 2 in prod")
+	k.deployable("frontend-app", "f4", hub.AnswerNo, "ended with failure; backend-api has version 2 in prod")
+	k.deploy("frontend-app", "prod", "f2")
 	k.deploy("backend-api", "prod", "b2")
 
 	k.deployable("frontend-app", "f1", hub.AnswerNo, "backend-api has version 2 in prod")
 	k.deployable("frontend-app", "f3", hub.AnswerYes, "")
 	k.deploy("frontend-app", "prod", "f3")
 	k.deployable("backend-api", "b1", hub.AnswerNo, "version 1 is")
+}
+
+// A failure against the version that runs there is a no, although the change to it is compatible.
+func TestFailureIsNotRepairedByCompatible(t *testing.T) {
+	k := newCrew(t)
+	k.use(k.front)
+	_, err := k.update(userSchema("name", "avatar", "mail"))
+	k.ok(err)
+	for _, v := range []int{1, 2} {
+		k.run("backend-api", "b2", contract.VerifySuccess, v)
+	}
+	k.deploy("backend-api", "prod", "b2")
+	k.run("frontend-app", "f1", contract.VerifySuccess, 1)
+	k.deployable("frontend-app", "f1", hub.AnswerYes, "")
+	k.run("frontend-app", "f1", contract.VerifyFailure, 2)
+	k.deployable("frontend-app", "f1", hub.AnswerNo, "ended with failure; backend-api has version 2 in prod")
+
+	k.run("frontend-app", "f2", contract.VerifyFailure, 2)
+	k.deploy("frontend-app", "prod", "f2")
+	k.deployable("backend-api", "b2", hub.AnswerNo, "version 2 is breaking for commit "+short(id("f2")))
+}
+
+// A commit whose lock file names a version has that one.
+func TestLockFileDecidesVersion(t *testing.T) {
+	g := newGatehouse(t)
+	_, err := g.hand(operator, "frontend-app", "")
+	g.ok(err)
+	g.use(g.mobile)
+	r, err := g.revise(g.front, userSchema("name"), contract.Direction{})
+	g.ok(err)
+	_, err = g.respond(g.mobile, r.Contract, contract.ActionAgree, "")
+	g.ok(err)
+	g.run("mobile-app", "m1", contract.VerifySuccess, 1)
+	g.deploy("mobile-app", "prod", "m1")
+	one, two := g.ref(1), g.ref(2)
+	g.copy.locks[id("a2")] = `{"contracts":[{"name":"User","version":2,"digest":"` + coord.ContentHash(userSchema("name")) + `"}]}`
+	g.ran("a2", func(r *hub.CheckResult) { r.Contract = one })
+	g.deployable("frontend-app", "a2", hub.AnswerNo, "it was tested against version 1")
+	g.ran("a2", func(r *hub.CheckResult) { r.Contract = two })
+	g.deployable("frontend-app", "a2", hub.AnswerNo, "version 2 is breaking for commit "+short(id("m1")))
+}
+
+// Without a provider each other party has to run a commit that passed for the same version.
+func TestDeployWithoutProvider(t *testing.T) {
+	d := newDesk(t, nil).begin()
+	k := &crew{desk: d, c: d.bring(coord.ContractAgreed)}
+	k.gates(k.c)
+	k.run("backend-api", "b1", contract.VerifySuccess, 1)
+	k.deployable("backend-api", "b1", hub.AnswerNo, "frontend-app is not deployed to prod")
+	k.deploy("frontend-app", "prod", "f1")
+	k.deployable("backend-api", "b1", hub.AnswerNo, "has no passed run for version 1")
+	k.run("frontend-app", "f1", contract.VerifyFailure, 1)
+	k.deployable("backend-api", "b1", hub.AnswerNo, "has no passed run for version 1")
+	k.run("frontend-app", "f2", contract.VerifySuccess, 1)
+	k.deploy("frontend-app", "prod", "f2")
+	k.deployable("backend-api", "b1", hub.AnswerYes, "")
 }
 
 func TestEnvironments(t *testing.T) {
