@@ -125,7 +125,7 @@ func TestComply(t *testing.T) {
 	})
 	own := func(rule string) string {
 		dir := t.TempDir()
-		text := `{"title": "A title of my own", "description": "d", "docs": [], "severity": "optional",` + rule + ` "steps": [
+		text := `{"title": "A title of my own", "description": "d", "docs": [], "area": "Mine", "severity": "optional",` + rule + ` "steps": [
 			{"teleport": {}},
 			{"expectError": true, "send": {"jsonrpc": "2.0", "id": 9, "method": "made/up", "params": {}}},
 			{"expect": {"timeoutMs": 500, "messages": [{"response": {"id": 9, "error": {"code": "^-32601$"}}}]}}]}`
@@ -136,9 +136,17 @@ func TestComply(t *testing.T) {
 	}
 	t.Run("R4-040 people read the title of a test in the list and in every report", func(t *testing.T) {
 		dir := own("")
-		for _, args := range [][]string{{"--list-tests"}, {"--format", "md"}, {"--format", "md", "--summary"}, {"--format", "json"}, {"--format", "html"}} {
+		for _, args := range [][]string{{"--list-tests"}, {"--format", "md"}, {"--format", "html"}} {
 			r := do(t, parley(t, nil, append(append([]string{"comply", "--tests", dir}, args...), "--", "sh", good)...))
 			contains(t, r.out, "A title of my own")
+		}
+		var report complyShape
+		r := do(t, parley(t, nil, "comply", "--tests", dir, "--format", "json", "--", "sh", good))
+		if err := json.Unmarshal([]byte(r.out), &report); err != nil {
+			t.Fatal(err)
+		}
+		if got := report.Agents[0].Tests; len(got) != 1 || got[0].Title != "A title of my own" || got[0].Area != "Mine" {
+			t.Errorf("the report as JSON has the tests %+v", got)
 		}
 	})
 	t.Run("R4-042 an expectation of an optional test without a rule is optional in every report, and fails nothing", func(t *testing.T) {
