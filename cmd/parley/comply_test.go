@@ -151,6 +151,22 @@ func TestComply(t *testing.T) {
 	})
 	t.Run("R4-042 an expectation of an optional test without a rule is optional in every report, and fails nothing", func(t *testing.T) {
 		dir := own("")
+		saved := do(t, parley(t, nil, "comply", "--tests", dir, "--format", "json", "--", "sh", bad))
+		var sarif struct {
+			Runs []struct {
+				Results []struct {
+					Level   string
+					Message struct{ Text string }
+				}
+			}
+		}
+		r := do(t, parley(t, nil, "comply", "render", "--format", "sarif", write(t, "report.json", saved.out)))
+		if err := json.Unmarshal([]byte(r.out), &sarif); err != nil || len(sarif.Runs[0].Results) == 0 {
+			t.Fatalf("%v: %s", err, r.out)
+		}
+		if got := sarif.Runs[0].Results[0]; got.Level != "note" || !strings.Contains(got.Message.Text, " (optional): expected ") {
+			t.Errorf("sarif: got %+v", got)
+		}
 		for _, format := range []string{"md", "junit", "html", "pr"} {
 			r := do(t, parley(t, nil, "comply", "--tests", dir, "--format", format, "--", "sh", bad))
 			if r.code != exitDone || strings.Contains(r.out, "MUST)") || strings.Contains(r.out, ">MUST<") || !strings.Contains(r.out, "optional") {
@@ -167,7 +183,7 @@ func TestComply(t *testing.T) {
 	})
 	t.Run("R4-030 a step that this version does not know is in the report", func(t *testing.T) {
 		dir := own("")
-		for _, args := range [][]string{{"--format", "md"}, {"--format", "md", "--summary"}, {"--format", "junit"}, {"--format", "json"}} {
+		for _, args := range [][]string{{"--format", "md"}, {"--format", "md", "--summary"}, {"--format", "junit"}, {"--format", "json"}, {"--format", "html"}} {
 			r := do(t, parley(t, nil, append(append([]string{"comply", "--tests", dir}, args...), "--", "sh", good)...))
 			contains(t, r.out, "line 2: the step has no known action and is ignored")
 		}
