@@ -43,20 +43,38 @@ type Quote struct {
 	Text string `json:"text"`
 }
 
+// A Reply is the kind of call that answers the words of another agent.
+type Reply string
+
+const (
+	ReplyPacket Reply = "packet" // a packet that names the quoted one; the kind of notices without a kind
+	ReplyUpdate Reply = "update" // the next version of the contract
+)
+
 // A Quoted holds the words of another agent that a notice of the hub passes on.
 type Quoted struct {
-	By      string  `json:"by"` // the repository of the agent
-	Project string  `json:"project_id"`
-	Packet  string  `json:"packet_id"`
-	Said    []Quote `json:"said"`
-	Answer  bool    `json:"answer"` // they ask for an answer
+	Summary  string  `json:"summary"` // the sentence of the hub about them
+	By       string  `json:"by"`      // the repository of the agent
+	Project  string  `json:"project_id"`
+	Contract string  `json:"contract_id,omitempty"`
+	Packet   string  `json:"packet_id"`
+	Said     []Quote `json:"said"`
+	Answer   bool    `json:"answer,omitempty"` // they ask for an answer
+	Reply    Reply   `json:"reply,omitempty"`
 }
 
-// QuotedWords returns the words of another agent that e passes on; ok is false if e is no such
-// notice.
-func (e Envelope) QuotedWords() (q Quoted, ok bool) {
-	if e.From != Self || e.CopyOf() != nil || json.Unmarshal(e.Payload, &q) != nil {
-		return Quoted{}, false
+// Quotes returns the words of other agents that e passes on, those of one packet or of several
+// that were held, oldest first.
+func (e Envelope) Quotes() []Quoted {
+	var p struct {
+		Quoted
+		Held []Quoted `json:"asked"`
 	}
-	return q, len(q.Said) > 0
+	switch {
+	case e.From != Self || e.CopyOf() != nil || json.Unmarshal(e.Payload, &p) != nil:
+		return nil
+	case len(p.Said) > 0:
+		return []Quoted{p.Quoted}
+	}
+	return p.Held
 }

@@ -20,7 +20,7 @@ import (
 // landings has agents open the gates of a landing queue: no commit that fails the check, or that was
 // not reviewed, comes into main.
 func (s *scene) landings() {
-	r := &landingRepo{s.t, filepath.Join(s.root, "shop")}
+	r := &landingRepo{t: s.t, dir: filepath.Join(s.root, "shop")}
 	r.write("mod/base", "ok\n")
 	r.git("init", "-q", "-b", "main")
 	r.commit("first")
@@ -103,7 +103,7 @@ func (s *scene) landings() {
 
 // judges has an agent change what judges its work, and then say yes to it: none of that lands.
 func (s *scene) judges() {
-	r := &landingRepo{s.t, filepath.Join(s.root, "judged")}
+	r := &landingRepo{t: s.t, dir: filepath.Join(s.root, "judged")}
 	for name, text := range map[string]string{"mod/base": "ok\n", "test.sh": moduleCheck + "\n", "lib.sh": "true\n", "a_test.go": "package a\n"} {
 		r.write(name, text)
 	}

@@ -39,7 +39,7 @@ type plantedBranch struct {
 
 // plantBranches returns n branches in random order, of which nine of ten are good: the others
 // conflict with main, lie about their tests, or break together with another one.
-func plantBranches(n int, rnd *rand.Rand) (out []plantedBranch) {
+func plantBranches(n int, random *rand.Rand) (out []plantedBranch) {
 	const red = "with it, main fails the check test"
 	for i := range n / 10 {
 		name := fmt.Sprint("bad", i)
@@ -58,7 +58,7 @@ func plantBranches(n int, rnd *rand.Rand) (out []plantedBranch) {
 		name := fmt.Sprint("good", i)
 		out = append(out, plantedBranch{name: name, files: map[string]string{"mod/" + name: "ok\n", "src/" + name + ".go": "package " + name + "\n"}})
 	}
-	rnd.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	random.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
 
 	// Of a pair, the branch that comes later is the bad one.
 	seen := map[string]bool{}
@@ -158,9 +158,14 @@ func queueRuns(ctx context.Context, t *testing.T, operator *rpc.Client) (n int) 
 //
 // PARLEY_LANDING_BRANCHES is the number of branches (30), PARLEY_CHAOS_SEED repeats a run.
 func TestLandingBranches(t *testing.T) {
-	n, seed := fromEnv(t, "PARLEY_LANDING_BRANCHES", 30), fromEnv(t, "PARLEY_CHAOS_SEED", int(time.Now().UnixNano()&0xffffff))
-	t.Logf("%d branches, seed %d", n, seed)
-	branches := plantBranches(n, rand.New(rand.NewPCG(uint64(seed), 0)))
+	n := fromEnv(t, "PARLEY_LANDING_BRANCHES", 30)
+	patience.Random(t, uint64(fromEnv(t, "PARLEY_CHAOS_SEED", 0)), 1, func(random *rand.Rand) { landBranches(t, n, random) })
+}
+
+// landBranches lands n random branches, and checks what became of each.
+func landBranches(t *testing.T, n int, random *rand.Rand) {
+	t.Helper()
+	branches := plantBranches(n, random)
 	ctx, cancel := context.WithTimeout(t.Context(), patience.For(2*time.Minute+time.Duration(n)*2*time.Second))
 	defer cancel()
 	r := newLandingRepo(t)

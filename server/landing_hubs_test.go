@@ -130,7 +130,7 @@ func (q *killedQueue) working(ctx context.Context, a, b *chaosHub) (worker, othe
 		case len(q.repo.tried(b.home)) > triedByB:
 			return b, a
 		}
-		q.pause(ctx, 20*time.Millisecond)
+		q.pause(ctx, 20*time.Millisecond, "one of two hubs to try another commit")
 	}
 }
 
@@ -141,9 +141,13 @@ func (q *killedQueue) working(ctx context.Context, a, b *chaosHub) (worker, othe
 // PARLEY_LANDING_HUB_KILLS says how often (1).
 func TestLandingKillsOfTwoHubs(t *testing.T) {
 	t.Parallel()
-	kills, seed := fromEnv(t, "PARLEY_LANDING_HUB_KILLS", 1), fromEnv(t, "PARLEY_CHAOS_SEED", int(time.Now().UnixNano()&0xffffff))
-	t.Logf("%d kills, seed %d", kills, seed)
-	rnd := rand.New(rand.NewPCG(uint64(seed), 0))
+	kills := fromEnv(t, "PARLEY_LANDING_HUB_KILLS", 1)
+	patience.Random(t, uint64(fromEnv(t, "PARLEY_CHAOS_SEED", 0)), 1, func(random *rand.Rand) { killLandingHubs(t, kills, random) })
+}
+
+// killLandingHubs kills that one of two hubs which works on a busy queue at random moments.
+func killLandingHubs(t *testing.T, kills int, random *rand.Rand) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience.For(2*time.Minute+time.Duration(kills)*time.Minute))
 	defer cancel()
 	a := &chaosHub{t: t, binary: program(t), home: filepath.Join(t.TempDir(), "home"), store: pgtest.Address(t)}
@@ -155,10 +159,10 @@ func TestLandingKillsOfTwoHubs(t *testing.T) {
 
 	for range kills {
 		worker, other := q.working(ctx, a, b)
-		q.pause(ctx, time.Duration(rnd.IntN(300))*time.Millisecond)
+		q.pause(ctx, time.Duration(random.IntN(300))*time.Millisecond, "the moment of the kill")
 		worker.kill()
 		q.chaosHub = other
-		isUpAtOnce := rnd.IntN(2) == 0
+		isUpAtOnce := random.IntN(2) == 0
 		if isUpAtOnce {
 			worker.start(ctx)
 		}

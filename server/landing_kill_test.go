@@ -94,9 +94,13 @@ func (q *killedQueue) feed(ctx context.Context) {
 // PARLEY_LANDING_KILLS says how often (3), PARLEY_CHAOS_SEED repeats a run.
 func TestLandingKills(t *testing.T) {
 	t.Parallel()
-	kills, seed := fromEnv(t, "PARLEY_LANDING_KILLS", 3), fromEnv(t, "PARLEY_CHAOS_SEED", int(time.Now().UnixNano()&0xffffff))
-	t.Logf("%d kills, seed %d", kills, seed)
-	rnd := rand.New(rand.NewPCG(uint64(seed), 0))
+	kills := fromEnv(t, "PARLEY_LANDING_KILLS", 3)
+	patience.Random(t, uint64(fromEnv(t, "PARLEY_CHAOS_SEED", 0)), 1, func(random *rand.Rand) { killLandings(t, kills, random) })
+}
+
+// killLandings kills a hub with a busy queue at random moments.
+func killLandings(t *testing.T, kills int, random *rand.Rand) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience.For(2*time.Minute+time.Duration(kills)*10*time.Second))
 	defer cancel()
 	c := &chaos{chaosHub: &chaosHub{t: t, binary: program(t), home: filepath.Join(t.TempDir(), "home")}, transport: &http.Transport{}}
@@ -105,11 +109,11 @@ func TestLandingKills(t *testing.T) {
 
 	for range kills {
 		q.feed(ctx)
-		q.pause(ctx, time.Duration(rnd.IntN(700))*time.Millisecond)
+		q.pause(ctx, time.Duration(random.IntN(700))*time.Millisecond, "the moment of the kill")
 		q.chaosHub.kill()
-		if rnd.IntN(3) == 0 { // also while it starts, when it finishes what the kill cut off
+		if random.IntN(3) == 0 { // also while it starts, when it finishes what the kill cut off
 			q.spawn(ctx)
-			q.pause(ctx, time.Duration(rnd.IntN(150))*time.Millisecond)
+			q.pause(ctx, time.Duration(random.IntN(150))*time.Millisecond, "the moment of the second kill")
 			q.chaosHub.kill()
 		}
 		q.start(ctx)
@@ -119,13 +123,14 @@ func TestLandingKills(t *testing.T) {
 	q.verifyLeftovers()
 }
 
-// pause waits for a moment, which nothing announces.
-func (q *killedQueue) pause(ctx context.Context, d time.Duration) {
+// pause waits for a moment, which nothing announces; the test fails if it has waited too long for
+// the thing that is named.
+func (q *killedQueue) pause(ctx context.Context, d time.Duration, what string) {
 	q.t.Helper()
 	select {
 	case <-time.After(d):
 	case <-ctx.Done():
-		q.t.Fatal(ctx.Err())
+		q.t.Fatalf("waited in vain for %s; the entries are %s", what, statesOf(q.repo.seen))
 	}
 }
 

@@ -205,7 +205,7 @@ func TestLandingLeavesFilesOfAPerson(t *testing.T) {
 // Repositories that are not whole: a shallow clone lands; one without commits has no target yet.
 func TestLandingInUnusualRepositories(t *testing.T) {
 	d := newDesk(t)
-	empty := &landingRepo{t, filepath.Join(filepath.Dir(d.dir), "empty")}
+	empty := &landingRepo{t: t, dir: filepath.Join(filepath.Dir(d.dir), "empty")}
 	d.git("init", "-q", "-b", "main", empty.dir)
 	_, err := rpc.Call(d.ctx, d.operator, api.SetLanding, api.LandingParams{Repo: empty.dir, Into: "main"})
 	wantCode(t, err, hub.CodeNotFound)

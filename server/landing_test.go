@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -30,8 +31,9 @@ const moduleCheck = `for f in mod/*; do grep -qx ok "$f" || { echo "FAIL $f"; ex
 
 // A landingRepo is a repository of a user with main checked out.
 type landingRepo struct {
-	t   *testing.T
-	dir string
+	t    *testing.T
+	dir  string
+	seen []hub.LandingEntry // that the last wait saw
 }
 
 func newLandingRepo(t *testing.T) *landingRepo {
@@ -40,7 +42,7 @@ func newLandingRepo(t *testing.T) *landingRepo {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &landingRepo{t, filepath.Join(root, "app")}
+	r := &landingRepo{t: t, dir: filepath.Join(root, "app")}
 	r.write("mod/base", "ok\n")
 	r.git("init", "-q", "-b", "main")
 	r.commit("first")
@@ -128,26 +130,41 @@ func (h *running) fetch(t *testing.T, key string) {
 // settle waits until no entry is queued or tried, and returns all.
 func (r *landingRepo) settle(ctx context.Context, operator *rpc.Client) []hub.LandingEntry {
 	r.t.Helper()
-	return r.await(ctx, operator, func(s hub.LandingState) bool { return s == hub.EntryQueued || s == hub.EntryTrying })
+	return r.await(ctx, operator, "no entry to be queued or tried", func(s hub.LandingState) bool { return s == hub.EntryQueued || s == hub.EntryTrying })
 }
 
 // finish returns all entries when they are at their end. An entry that waits for a working tree in
 // which a killed hub left a lock goes on by itself when that hub is back.
 func (r *landingRepo) finish(ctx context.Context, operator *rpc.Client) []hub.LandingEntry {
 	r.t.Helper()
-	return r.await(ctx, operator, hub.LandingState.Open)
+	return r.await(ctx, operator, "the end of all entries", hub.LandingState.Open)
 }
 
-// await returns all entries when none is in a busy state.
-func (r *landingRepo) await(ctx context.Context, operator *rpc.Client, isBusy func(hub.LandingState) bool) []hub.LandingEntry {
+// await returns all entries when none is in a busy state, which is the thing that it waits for.
+func (r *landingRepo) await(ctx context.Context, operator *rpc.Client, what string, isBusy func(hub.LandingState) bool) []hub.LandingEntry {
 	r.t.Helper()
 	for {
+		if ctx.Err() != nil {
+			r.t.Fatalf("waited in vain for %s; the entries are %s", what, statesOf(r.seen))
+		}
 		all := r.entries(ctx, operator)
+		r.seen = all
 		if !slices.ContainsFunc(all, func(e hub.LandingEntry) bool { return isBusy(e.State) }) {
 			return all
 		}
-		must(rpc.Call(ctx, operator, api.Inbox, api.InboxParams{WaitS: 1, NewOnly: true}))(r.t)
+		if _, err := rpc.Call(ctx, operator, api.Inbox, api.InboxParams{WaitS: 1, NewOnly: true}); err != nil && ctx.Err() == nil {
+			r.t.Fatal(err)
+		}
 	}
+}
+
+// statesOf returns the branches of entries with their states.
+func statesOf(entries []hub.LandingEntry) string {
+	var out []string
+	for _, e := range entries {
+		out = append(out, fmt.Sprintf("%s %s %s", e.ID, e.Ref, e.State))
+	}
+	return strings.Join(out, ", ")
 }
 
 // The work of a handoff is reviewed by another agent, and lands by itself in a main that is checked

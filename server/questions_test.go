@@ -69,14 +69,25 @@ func TestQuestionsArriveWithTheirWords(t *testing.T) {
 	})
 	t.Run("R1-041 a decision has its words", func(t *testing.T) {
 		coordinate(ana, m{"action": "context/recordDecision", "decision": "Authentication", "chosen": "JWT", "rationale": "stateless"})
-		has(t, inbox(bo), "> decision: Authentication", "> chosen: JWT", "> rationale: stateless")
+		has(t, inbox(bo), "> decision: Authentication", "> chosen: JWT", "> rationale: stateless", "→ coordinate context/share, projectId "+string(in.Project)+", replyTo ", "; or acp_inbox ack [")
 	})
 	t.Run("R1-038 a snippet has its words, cut if they are long", func(t *testing.T) {
 		coordinate(ana, m{"action": "context/share", "type": "code_snippet", "content": m{"language": "go", "file": "jwt.go", "snippet": "func Verify()\n" + strings.Repeat("x", 5000)}})
 		got := inbox(bo)
-		has(t, got, "> file: jwt.go", "> snippet: func Verify()", "x…")
+		has(t, got, "> file: jwt.go", "> snippet: func Verify()", "x…", ", replyTo ")
 		if len(got) > 3000 {
 			t.Errorf("the notice has %d bytes", len(got))
 		}
+	})
+	t.Run("R1-034 a request for a change has its comment and the call that answers it, which works", func(t *testing.T) {
+		lena := r.tools(t, keys["lena"])
+		coordinate(bo, m{"action": "contract/propose", "type": "api_endpoint", "name": "Get User", "content": m{"method": "GET", "path": "/user"}})
+		coordinate(lena, m{"action": "contract/respond", "contractId": "Get User", "answer": "request_change", "comment": "avatar may be missing"})
+		got := inbox(bo)
+		call := "→ coordinate contract/update, projectId " + string(in.Project) + ", contractId "
+		has(t, got, "> comment: avatar may be missing", call, ", content {...}, changeNote; then acp_inbox ack [")
+		_, rest, _ := strings.Cut(got, call)
+		id, _, _ := strings.Cut(rest, ",")
+		has(t, coordinate(bo, m{"action": "contract/update", "contractId": id, "content": m{"method": "GET", "path": "/user", "avatar": nil}, "changeNote": "avatar"}), `"version":2`)
 	})
 }

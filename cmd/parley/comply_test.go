@@ -125,7 +125,7 @@ func TestComply(t *testing.T) {
 	})
 	own := func(rule string) string {
 		dir := t.TempDir()
-		text := `{"title": "A title of my own", "description": "d", "docs": [], "severity": "optional",` + rule + ` "steps": [
+		text := `{"title": "A title of my own", "description": "d", "docs": [], "area": "Mine", "severity": "optional",` + rule + ` "steps": [
 			{"teleport": {}},
 			{"expectError": true, "send": {"jsonrpc": "2.0", "id": 9, "method": "made/up", "params": {}}},
 			{"expect": {"timeoutMs": 500, "messages": [{"response": {"id": 9, "error": {"code": "^-32601$"}}}]}}]}`
@@ -136,13 +136,37 @@ func TestComply(t *testing.T) {
 	}
 	t.Run("R4-040 people read the title of a test in the list and in every report", func(t *testing.T) {
 		dir := own("")
-		for _, args := range [][]string{{"--list-tests"}, {"--format", "md"}, {"--format", "md", "--summary"}, {"--format", "json"}, {"--format", "html"}} {
+		for _, args := range [][]string{{"--list-tests"}, {"--format", "md"}, {"--format", "html"}} {
 			r := do(t, parley(t, nil, append(append([]string{"comply", "--tests", dir}, args...), "--", "sh", good)...))
 			contains(t, r.out, "A title of my own")
+		}
+		var report complyShape
+		r := do(t, parley(t, nil, "comply", "--tests", dir, "--format", "json", "--", "sh", good))
+		if err := json.Unmarshal([]byte(r.out), &report); err != nil {
+			t.Fatal(err)
+		}
+		if got := report.Agents[0].Tests; len(got) != 1 || got[0].Title != "A title of my own" || got[0].Area != "Mine" {
+			t.Errorf("the report as JSON has the tests %+v", got)
 		}
 	})
 	t.Run("R4-042 an expectation of an optional test without a rule is optional in every report, and fails nothing", func(t *testing.T) {
 		dir := own("")
+		saved := do(t, parley(t, nil, "comply", "--tests", dir, "--format", "json", "--", "sh", bad))
+		var sarif struct {
+			Runs []struct {
+				Results []struct {
+					Level   string
+					Message struct{ Text string }
+				}
+			}
+		}
+		r := do(t, parley(t, nil, "comply", "render", "--format", "sarif", write(t, "report.json", saved.out)))
+		if err := json.Unmarshal([]byte(r.out), &sarif); err != nil || len(sarif.Runs[0].Results) == 0 {
+			t.Fatalf("%v: %s", err, r.out)
+		}
+		if got := sarif.Runs[0].Results[0]; got.Level != "note" || !strings.Contains(got.Message.Text, " (optional): expected ") {
+			t.Errorf("sarif: got %+v", got)
+		}
 		for _, format := range []string{"md", "junit", "html", "pr"} {
 			r := do(t, parley(t, nil, "comply", "--tests", dir, "--format", format, "--", "sh", bad))
 			if r.code != exitDone || strings.Contains(r.out, "MUST)") || strings.Contains(r.out, ">MUST<") || !strings.Contains(r.out, "optional") {
@@ -159,7 +183,7 @@ func TestComply(t *testing.T) {
 	})
 	t.Run("R4-030 a step that this version does not know is in the report", func(t *testing.T) {
 		dir := own("")
-		for _, args := range [][]string{{"--format", "md"}, {"--format", "md", "--summary"}, {"--format", "junit"}, {"--format", "json"}} {
+		for _, args := range [][]string{{"--format", "md"}, {"--format", "md", "--summary"}, {"--format", "junit"}, {"--format", "json"}, {"--format", "html"}} {
 			r := do(t, parley(t, nil, append(append([]string{"comply", "--tests", dir}, args...), "--", "sh", good)...))
 			contains(t, r.out, "line 2: the step has no known action and is ignored")
 		}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
@@ -73,7 +74,7 @@ func (h *house) post(key, method string, params any) map[string]any {
 func (h *house) eventually(part string, args ...string) {
 	h.t.Helper()
 	var r result
-	for range 200 {
+	for end := time.Now().Add(waitTime); time.Now().Before(end); {
 		if r = h.operator(args...); strings.Contains(r.out, part) {
 			return
 		}
@@ -112,6 +113,8 @@ func TestCoordination(t *testing.T) {
 	t.Run("a contract is changed and agreed to", func(t *testing.T) {
 		front.says(front.operator("contract", "respond", id, "request_change", "--comment", "avatar?"), "version 1 is negotiating")
 		back.eventually("negotiating", "contract", "list")
+		back.eventually("answer: parley contract update "+id+" --project "+project+" --content @FILE --note TEXT", "inbox", "--peek")
+		back.says(back.operator("inbox", "--peek"), "> comment: avatar?")
 		back.says(back.operator("contract", "update", id, "--content", `{"method":"GET","path":"/profile","avatar":null}`, "--note", "avatar"), "version 2 is proposed")
 		front.eventually("version 2", "contract", "show", id)
 		front.says(front.operator("contract", "diff", id), "version 1 to version 2", "+ /avatar: null")

@@ -183,6 +183,14 @@ func TestReportLint(t *testing.T) {
 	}
 }
 
+func TestReportLintPrompt(t *testing.T) {
+	r := reports(t, "Write\n\nTESTS:pass\nSTATUS:wonky\n", "lint", "--prompt")
+	if n := strings.Count(r.out, "unknown_status"); r.code != exitCheck || n != 1 {
+		t.Errorf("exit %d, the error is said %d times: %s", r.code, n, r.out)
+	}
+	contains(t, r.out, ":4: ")
+}
+
 func TestReportEmit(t *testing.T) {
 	t.Run("R0-001 JSON becomes canonical text", func(t *testing.T) {
 		r := reports(t, `{"status":"OK","files_created":["a,b","c"],"tests":"pass:3","error":" x\ny "}`, "emit")

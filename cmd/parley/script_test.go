@@ -50,7 +50,16 @@ func TestScripts(t *testing.T) {
 			env.Setenv("GIT_AUTHOR_EMAIL", "t@example.com")
 			env.Setenv("GIT_COMMITTER_NAME", "t")
 			env.Setenv("GIT_COMMITTER_EMAIL", "t@example.com")
-			env.Values[personas{}] = &stage{keys: map[string]string{}}
+			s := &stage{keys: map[string]string{}}
+			env.Values[personas{}] = s
+			env.Defer(func() {
+				if test, ok := env.T().(testscript.TFailed); ok && !test.Failed() {
+					return
+				}
+				for _, log := range s.logs {
+					env.T().Log("the log of the hub:\n" + log.String())
+				}
+			})
 			return os.Mkdir(home, 0o700)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -68,7 +77,8 @@ type personas struct{}
 type stage struct {
 	keys     map[string]string
 	serve    *exec.Cmd
-	out, err string // of the last parley command
+	logs     []*lines // of its hubs
+	out, err string   // of the last parley command
 	exit     int
 	refusal  refusal
 }
@@ -99,19 +109,23 @@ func scriptHub(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(cmd.Start())
 	s := stageOf(ts)
 	s.serve = cmd
+	log := newLines()
+	s.logs = append(s.logs, log)
 	ts.Defer(func() { cmd.Process.Kill(); cmd.Wait() }) // both fail if the script stopped the hub
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
+		log.add(lines.Text(), false)
 		if url, ok := strings.CutPrefix(lines.Text(), "listening on "); ok {
 			ts.Setenv("PARLEY_URL", url)
 			go func() { // until the hub ends
 				for lines.Scan() {
+					log.add(lines.Text(), false)
 				}
 			}()
 			return
 		}
 	}
-	ts.Fatalf("the hub did not start")
+	ts.Fatalf("the hub did not start: %s", log)
 }
 
 func scriptStop(ts *testscript.TestScript, neg bool, args []string) {

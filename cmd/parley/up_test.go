@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/parley-agents/parley/internal/desk/up"
@@ -66,6 +67,37 @@ func TestUp(t *testing.T) {
 			if got, _ := actions(t, step.args...); got != step.want {
 				t.Errorf("%v: %s, want %s", step.args, got, step.want)
 			}
+		}
+	})
+	t.Run("version 2 of the protocol is offered by a line of the file and by a flag", func(t *testing.T) {
+		offers := func() (names []string) {
+			t.Helper()
+			var got struct {
+				Agents []struct {
+					Agent string
+					V2    bool
+				}
+			}
+			h.ok(h.operator("agent", "kept", "--json"), &got)
+			for _, k := range got.Agents {
+				if k.V2 {
+					names = append(names, k.Agent)
+				}
+			}
+			return names
+		}
+		write("agents:\n  helper: {command: ['" + self + "'], role: reviewer}\n")
+		actions(t, "up", "--yes", "--allow-commands")
+		if got := offers(); len(got) != 0 {
+			t.Errorf("without a word version 2 is offered to %v", got)
+		}
+		write("agents:\n  helper: {command: ['" + self + "'], role: reviewer, v2: true}\n")
+		if got, _ := actions(t, "up", "--yes", "--allow-commands"); got != "change " {
+			t.Errorf("got %s, want a change", got)
+		}
+		h.ok(h.as("", "agent", "keep", "planner", "--as-operator", "--dir", t.TempDir(), "--v2", "--", self), nil)
+		if got := offers(); !slices.Equal(got, []string{"helper", "planner"}) {
+			t.Errorf("version 2 is offered to %v", got)
 		}
 	})
 	t.Run("a member of a team whom nobody knows is refused", func(t *testing.T) {

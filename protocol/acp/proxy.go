@@ -30,8 +30,9 @@ import (
 // of the client open until [acpv2.Bridge] finds its end in the agent's updates.
 //
 // A message that version 1 does not express whole carries the agent's own in its _meta, where
-// [acpv2.RestoreUpdate] and [acpv2.Restore] find it; a strict proxy, which loses nothing, adds
-// nothing. A Proxy serves one client, once.
+// [acpv2.RestoreUpdate] finds that of an update; a strict proxy, which loses nothing, adds
+// nothing. A Proxy serves one client, once, and has one direction: none puts a client of version 2
+// before an agent of version 1.
 type Proxy struct {
 	// OnLoss is told about each message of the agent that the client does not get, and about each
 	// value in a message that is dropped or replaced because version 1 cannot express it. OnNote

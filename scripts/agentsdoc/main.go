@@ -370,10 +370,30 @@ func readRemarks(file string) (map[[2]string]string, error) {
 	return out, nil
 }
 
+// raised has the rules that became a MUST, with the day; reports made before have another level. A
+// finding may also have a lower level than its rule for a reason of its own.
+var raised = map[string]string{"PERM-12": "2026-11-19"}
+
+// levelsLine says which rules of the findings became a MUST after the report, "" if none did.
+func levelsLine(tested []agent) string {
+	var changed []string
+	for _, id := range slices.Sorted(maps.Keys(raised)) {
+		isLower := func(f *broken) bool { return f.Rule == id && f.Level != comply.Must }
+		if slices.ContainsFunc(tested, func(a agent) bool { return slices.ContainsFunc(a.broken(), isLower) }) {
+			changed = append(changed, fmt.Sprintf("%s is MUST since %s", id, raised[id]))
+		}
+	}
+	if len(changed) == 0 {
+		return ""
+	}
+	return "Levels are those of the run; " + strings.Join(changed, ", ") + ".\n"
+}
+
 // writeFindings writes the rules that each agent breaks, and the frames that prove each MUST.
 func writeFindings(b *strings.Builder, tested []agent, remarks map[[2]string]string) {
 	b.WriteString("\n## Findings\n\nThe rules that were broken, by the tests that saw it and by the number of runs. A rule that not every run saw broken is unstable.\n" +
-		"Every MUST has the messages that led to it and the frames that prove it, shortened; the last one decides.\n")
+		"Every MUST has the messages that led to it and the frames that prove it, shortened; the last one decides.\n" +
+		levelsLine(tested))
 
 	for _, a := range tested {
 		fmt.Fprintf(b, "\n### %s\n\n", a.Name)

@@ -37,7 +37,7 @@ func TestRun(t *testing.T) {
 	], "ledger": []}]}`)
 	put("a-0.9.1.json", "a report of another version")
 	put("c-2.8.1.json", head+`"agents": [{"name": "c", "protocolVersion": 1, "tests": [], "ledger": []}]}`)
-	put("c-2.9.1.json", strings.Replace(head, "2026-01-02", "2026-01-03", 1)+`"agents": [{"name": "c", "protocolVersion": 1, "tests": [], "ledger": []}]}`)
+	put("c-2.9.1.json", strings.Replace(head, "2026-01-02", "2026-01-03", 1)+`"agents": [{"name": "c", "protocolVersion": 1, "tests": [], "ledger": [{"rule": "PERM-12", "level": "SHOULD", "tests": ["x"]}]}]}`)
 	put("newest.txt", "2026-01-04\na 1.0\nc 3.0\n")
 	put("remarks.txt", "a\tPERM-12\tit was in a hurry\n")
 	put("others.txt", "d\tdee 4.0\tit needs an account\n")
@@ -52,6 +52,7 @@ func TestRun(t *testing.T) {
 		"| d | dee 4.0 | it needs an account |\n",
 		"| **x** | FAIL | - |\n| y | PASS | - |\n| z | FAIL/PASS | - |\n",
 		"Run 1: [a-1.0.1.json](agents/a-1.0.1.json), 2026-01-02T03:04:05Z, 3 tests.\n",
+		"Levels are those of the run; PERM-12 is MUST since 2026-11-19.\n",
 		"| [CAN-12](rules/can.md#can-12) | MUST |", "| 1 of 2 runs, unstable | z |\n",
 		"| [PERM-12](rules/perm.md#perm-12) | MUST |", "| 2 of 2 runs | x |\n",
 		"| 1 of 2 runs, unstable | y, z |\n",

@@ -411,7 +411,8 @@ func (r *results) add(e event, printed map[string][]byte) {
 }
 
 // render writes the table. A row names the test that it has in named if that is still there,
-// else the first by package, length and name. The error names requirements whose tests and state do not
+// also when the state or its reason changed, else the first by package, length and name; a test
+// without words after the number comes last. The error names requirements whose tests and state do not
 // agree. With partial, tests that were skipped say nothing.
 func render(rows map[string]row, found map[string][]result, named map[string]string, partial bool) ([]byte, error) {
 	var b bytes.Buffer
@@ -433,8 +434,14 @@ a stand-in, as each of these tests says itself.
 	var bad []string
 	for _, id := range slices.Sorted(maps.Keys(rows)) {
 		r, tests := rows[id], found[id]
+		wordless := func(r result) int {
+			if strings.TrimSpace(r.rule) == "" {
+				return 1
+			}
+			return 0
+		}
 		slices.SortFunc(tests, func(a, b result) int {
-			return cmp.Or(cmp.Compare(a.pkg, b.pkg), cmp.Compare(len(a.rule), len(b.rule)), cmp.Compare(a.rule, b.rule))
+			return cmp.Or(cmp.Compare(wordless(a), wordless(b)), cmp.Compare(a.pkg, b.pkg), cmp.Compare(len(a.rule), len(b.rule)), cmp.Compare(a.rule, b.rule))
 		})
 		tests = slices.Compact(tests)
 		if partial {
@@ -465,8 +472,7 @@ a stand-in, as each of these tests says itself.
 		case len(tests) > 0 && r.state == double && real:
 			bad = append(bad, id+" (has a test without a stand-in, and is listed as double)")
 		case len(tests) > 0:
-			i := slices.IndexFunc(tests, func(t result) bool { return cell(t.rule, r.reason) == named[id] })
-			rule = tests[max(i, 0)].rule
+			rule = tests[max(namedTest(tests, named[id]), 0)].rule
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", id, word, cell(rule, r.reason))
 	}
@@ -482,6 +488,21 @@ a stand-in, as each of these tests says itself.
 		return b.Bytes(), fmt.Errorf("%d requirements: %s", len(bad), strings.Join(bad, ", "))
 	}
 	return b.Bytes(), nil
+}
+
+// namedTest returns the index of the test that a row names, or -1. Its name is the whole column, or
+// is followed by a reason; of several the longest.
+func namedTest(tests []result, column string) int {
+	at := -1
+	for i, t := range tests {
+		name := cell(t.rule, "")
+		isNamed := column == name || strings.HasPrefix(column, name+"; ")
+		isLonger := at < 0 || len(t.rule) > len(tests[at].rule)
+		if isNamed && isLonger && strings.TrimSpace(name) != "" {
+			at = i
+		}
+	}
+	return at
 }
 
 // cell is the last column of a row: the name of a test and the reason of the state, each if there is one.

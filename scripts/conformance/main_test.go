@@ -85,6 +85,33 @@ func TestConformance(t *testing.T) {
 			t.Errorf("%v; the table was written otherwise:\n%s", err, got)
 		}
 	})
+	t.Run("a row keeps its test when its state changes, and a test without words is named last", func(t *testing.T) {
+		copied := filepath.Join(t.TempDir(), "table.md")
+		named := strings.ReplaceAll(string(text), "| R1-001 | met | another |", "| R1-001 | met | a rule with a/slash in it |")
+		if err := os.WriteFile(copied, []byte(named), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		list := strings.Replace(listed, "built R1-001..003", "differs R1-001 - with an exception\nbuilt R1-002..003", 1)
+		events := passes + ended("pass", "TestA/R1-001_") + ended("pass", "TestA/R1-002_")
+		if err := run(files(t, events), &out, options{list: list, table: copied, write: true}); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(copied)
+		for _, want := range []string{"| R1-001 | differs | a rule with a/slash in it; with an exception |", "| R1-002 | met | one test for two |"} {
+			if err != nil || !strings.Contains(string(got), want) {
+				t.Errorf("%v; the table has no line %q:\n%s", err, want, got)
+			}
+		}
+		if err := os.WriteFile(copied, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := run(files(t, events), &out, options{list: list, table: copied, write: true}); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(copied); err != nil || strings.Contains(string(got), "| met |  |") {
+			t.Errorf("%v; a test without words is named:\n%s", err, got)
+		}
+	})
 	t.Run("a table that names a test that went is stale, except where tests are missing", func(t *testing.T) {
 		other := strings.Replace(passes, "R1-001_another", "R1-001_an_other", 1)
 		if err := run(files(t, other), &out, options{list: listed, table: table}); err == nil || !strings.Contains(err.Error(), "R1-001 is met | an other, the table says met | another") {

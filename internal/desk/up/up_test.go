@@ -150,6 +150,7 @@ func TestAgentStep(t *testing.T) {
 		{"an agent that is not kept", api.KeptAgent{}, false, "", Keep, "policy read", true},
 		{"an agent as the file declares it", kept(func(*api.KeptAgent) {}), true, hub.RoleExecutor, None, "unchanged", false},
 		{"another policy", kept(func(k *api.KeptAgent) { k.Policy = sandbox.PolicyWrite }), true, "", Change, "policy write to read", false},
+		{"another version of the protocol", kept(func(k *api.KeptAgent) { k.V2 = true }), true, "", Change, "v2 true to false", false},
 		{"another command", kept(func(k *api.KeptAgent) { k.Command = []string{"/bin/x"} }), true, "", Change, "command /bin/x to ", true},
 		{"another role", kept(func(*api.KeptAgent) {}), true, hub.RoleReviewer, Change, "role reviewer to executor", false},
 		{"a worktree that is not wanted", kept(func(k *api.KeptAgent) { k.Branch, k.Dir = "parley/a", "/elsewhere" }), true, "", Change, "worktree true to false", false},

@@ -111,7 +111,7 @@ func (k *killed) kill() {
 }
 
 // TestKill kills a hub while it and another one tell each other of changes,
-// again and again. PARLEY_CHAOS_KILLS says how often (3).
+// again and again. PARLEY_CHAOS_KILLS says how often (3), PARLEY_CHAOS_SEED repeats a run.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	kills := 3
@@ -121,6 +121,19 @@ func TestKill(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	given := uint64(0)
+	if s := os.Getenv("PARLEY_CHAOS_SEED"); s != "" {
+		var err error
+		if given, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	patience.Random(t, given, 1, func(random *rand.Rand) { killPeer(t, kills, random) })
+}
+
+// killPeer kills a hub after random numbers of changes.
+func killPeer(t *testing.T, kills int, random *rand.Rand) {
+	t.Helper()
 	b := newNode(t, "beta", nil)
 	const aid = coord.AID("aid://killed.example/killed@1.0.0")
 	p, err := b.contracts.CreateProject(t.Context(), b.caller(), contract.NewProject{Name: "n", Objective: "o", Repos: []coord.Repo{
@@ -164,7 +177,7 @@ func TestKill(t *testing.T) {
 	}
 	for range kills {
 		k := begin()
-		work(k, 5+rand.IntN(20))
+		work(k, 5+random.IntN(20))
 		fmt.Fprintln(k.in, "unanswered")
 		k.kill()
 		promised = append(promised, b.propose(p.ID, "while it is dead"))

@@ -92,7 +92,11 @@ func TestLargeHistory(t *testing.T) {
 	befriend(a, b)
 	project := a.project(b)
 	id := a.propose(project, "large")
-	for i := range 70 { // more than a peer takes in one request
+	versions := 70 // more than a peer takes in one request
+	if patience.Sampled() {
+		versions = 12 // more than one part of a history holds, which has a request of its own
+	}
+	for i := range versions {
 		a.must(a.contracts.Update(t.Context(), a.caller(), contract.Revision{
 			InContract: contract.Of(project, id), Content: json.RawMessage(fmt.Sprintf(`{"n":%d,"text":"%s"}`, i, strings.Repeat("x", 250<<10))),
 		}))
@@ -103,7 +107,7 @@ func TestLargeHistory(t *testing.T) {
 	eventually(t, "R1-083 a contract whose versions are larger than a request is on both", []*node{a, b}, func() bool {
 		// To compare everything is slow, so the newest version is looked for first.
 		there, err := hub.Read(t.Context(), b.store, func(r hub.Reader) (coord.Contract, error) { return r.Coordination().Contract(project, id) })
-		return err == nil && there.Version == 71 && equal()
+		return err == nil && there.Version == versions+1 && equal()
 	})
 	if n := a.standing(b).DeadLetters; n > 0 {
 		t.Errorf("%d dead letters", n)

@@ -109,12 +109,18 @@ func (se *session) recordPacket(p coord.Project, packet coord.Packet, by string)
 	if len(packet.Related) > 0 {
 		n.Contract = packet.Related[0]
 	}
-	n.Answer = packet.Type == coord.ContextQuestion
+	n.Reply = hub.ReplyPacket
 	if packet.Type == coord.ContextQuestion {
 		var q struct {
-			Urgent bool `json:"urgent"`
+			Urgent bool   `json:"urgent"`
+			Action string `json:"action"` // of a response to the contract
 		}
-		n.Urgent = json.Unmarshal(packet.Content, &q) == nil && q.Urgent
+		isRead := json.Unmarshal(packet.Content, &q) == nil
+		n.Answer = true
+		n.Urgent = isRead && q.Urgent
+		if isRead && q.Action == ActionRequestChange && n.Contract != "" {
+			n.Reply = hub.ReplyUpdate
+		}
 	}
 	return se.tell(p, packet.FromRepo, n)
 }

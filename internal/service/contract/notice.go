@@ -38,7 +38,18 @@ type notice struct {
 	// Of a packet.
 	Said   []hub.Quote `json:"said,omitempty"`   // its words, as another agent wrote them
 	Answer bool        `json:"answer,omitempty"` // it asks for an answer
+	Reply  hub.Reply   `json:"reply,omitempty"`  // the kind of call that answers it
 	packet *coord.Packet
+
+	Asked []hub.Quoted `json:"asked,omitempty"` // of several events, the newest that ask for an answer, oldest first
+}
+
+// quoted returns the words of a packet with what their answer needs.
+func (n notice) quoted() hub.Quoted {
+	return hub.Quoted{
+		Summary: n.Summary, By: n.By, Project: string(n.Project), Contract: string(n.Contract), Packet: string(n.Packet),
+		Said: n.Said, Answer: n.Answer, Reply: n.Reply,
+	}
 }
 
 // quotedMembers are the members of packets that a notice quotes, in this order.
@@ -104,6 +115,7 @@ const (
 	noticesPerMinute = 30
 	maxSummary       = 280 // characters; see the schema of status.update
 	maxHeld          = 50  // sentences of held notices that are kept; all are counted
+	maxAskedWords    = 3   // held packets that ask for an answer and keep their words
 	noticeEvery      = time.Minute
 )
 
@@ -116,6 +128,7 @@ type heldNotice struct {
 	Project coord.ProjectID `json:"project_id"` // of the newest
 	Events  []string        `json:"events"`     // the newest, oldest first
 	Urgent  bool            `json:"urgent,omitempty"`
+	Asked   []hub.Quoted    `json:"asked,omitempty"` // the newest that ask for an answer, oldest first
 }
 
 // tell writes a message to the agents of this hub whose repositories are in the
@@ -322,8 +335,8 @@ func (se *session) divide(to []hub.AgentID, held map[hub.AgentID]heldNotice) (no
 	return now, later, nil
 }
 
-// with returns h with one more notice of a project. Of more than maxHeld sentences the
-// oldest is dropped.
+// with returns h with one more notice of a project. Of more than maxHeld sentences, and of more
+// than maxAskedWords packets that ask for an answer, the oldest is dropped.
 func (h heldNotice) with(project coord.ProjectID, n notice) heldNotice {
 	h.Count++
 	h.Project = project
@@ -331,6 +344,12 @@ func (h heldNotice) with(project coord.ProjectID, n notice) heldNotice {
 	h.Events = append(h.Events, n.Summary)
 	if len(h.Events) > maxHeld {
 		h.Events = h.Events[1:]
+	}
+	if n.Answer && len(n.Said) > 0 {
+		h.Asked = append(h.Asked, n.quoted())
+	}
+	if len(h.Asked) > maxAskedWords {
+		h.Asked = h.Asked[1:]
 	}
 	return h
 }
@@ -393,7 +412,7 @@ func (s *Service) SendHeld(ctx context.Context) error {
 			h := held[id]
 			n := notice{
 				Summary: cutSummary(fmt.Sprintf("%d events, the last: %s", h.Count, h.Events[len(h.Events)-1])), Event: "several events",
-				Project: h.Project, Count: h.Count, Events: h.Events, Urgent: h.Urgent,
+				Project: h.Project, Count: h.Count, Events: h.Events, Urgent: h.Urgent, Asked: h.Asked,
 			}
 			if err := se.post([]hub.AgentID{id}, n); err != nil {
 				return err

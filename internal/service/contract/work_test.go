@@ -662,8 +662,8 @@ func TestPersistence(t *testing.T) {
 	})
 }
 
-func TestHeldNotices(t *testing.T) {
-	t.Parallel()
+// readByBob returns a desk of backend whose notices for frontend go to the agent bob.
+func readByBob(t *testing.T) *desk {
 	d := newDesk(t, nil)
 	d.ok(d.store.Update(t.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
 		return tx.PutAgent(hub.Agent{ID: "bob", Role: hub.RoleExecutor, State: hub.AgentActive, CreatedAt: hub.At(d.clock.read())}, "")
@@ -675,6 +675,12 @@ func TestHeldNotices(t *testing.T) {
 		Local: func(a coord.AID) (hub.AgentID, bool) { return "bob", a == frontAID },
 	})
 	d.begin()
+	return d
+}
+
+func TestHeldNotices(t *testing.T) {
+	t.Parallel()
+	d := readByBob(t)
 	events := 0
 	share := func(n int) {
 		t.Helper()
@@ -732,4 +738,35 @@ func TestHeldNotices(t *testing.T) {
 			t.Errorf("got %d messages about %d events, want 100 about %d", messages, counted, events-5)
 		}
 	})
+}
+
+// Of held notices the newest three that ask for an answer keep their words.
+func TestHeldQuestions(t *testing.T) {
+	t.Parallel()
+	d := readByBob(t)
+	for range 40 { // more than are told in a minute
+		_, err := d.Share(t.Context(), d.back, contract.NewPacket{InProject: contract.In(d.project.ID), Type: coord.ContextCode, Content: json.RawMessage(`{}`)})
+		d.ok(err)
+	}
+	for i := range 4 {
+		_, err := d.Ask(t.Context(), d.back, contract.Question{InProject: contract.In(d.project.ID), Question: fmt.Sprint("question ", i, "?")})
+		d.ok(err)
+	}
+	d.clock.add(time.Minute)
+	d.ok(d.SendHeld(t.Context()))
+	page, err := hub.Read(t.Context(), d.store, func(r hub.Reader) (hub.Page, error) {
+		return r.Inbox("bob", hub.InboxFilter{Limit: 200, Now: hub.At(d.clock.read())})
+	})
+	d.ok(err)
+	var got []string
+	for _, m := range page.Messages {
+		for _, q := range m.Quotes() {
+			if q.Answer {
+				got = append(got, q.Said[0].Text)
+			}
+		}
+	}
+	if want := []string{"question 1?", "question 2?", "question 3?"}; !slices.Equal(got, want) {
+		t.Errorf("got the words %v, want %v", got, want)
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/testing/patience"
 )
 
 // branchesEnv is the number of branches of TestManyBranches; 60 without it.
@@ -69,11 +70,14 @@ func TestManyBranches(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	patience.Random(t, 0, 1, func(random *rand.Rand) { landMany(t, plant(n, random)) })
+}
+
+// landMany lands branches at once, and checks what became of each.
+func landMany(t *testing.T, branches []planted) {
+	t.Helper()
 	w := newWorld(t, plain)
 	w.repo.t = t
-	branches := plant(n, rand.New(rand.NewPCG(seed, 0)))
 	var commits []commitOf
 	for _, b := range branches {
 		commits = append(commits, commitOf{branch: b.name, from: "refs/heads/main", author: "ada", files: b.files})
@@ -103,7 +107,7 @@ func TestManyBranches(t *testing.T) {
 		}
 	}
 	perGood := float64(w.check.runs) / float64(good)
-	t.Logf("%d branches, %d good, %d runs of the queue, %.2f for each good one, %d heads", n, good, w.check.runs, perGood, len(w.repo.heads))
+	t.Logf("%d branches, %d good, %d runs of the queue, %.2f for each good one, %d heads", len(branches), good, w.check.runs, perGood, len(w.repo.heads))
 	if perGood > 0.9 {
 		t.Errorf("%.2f runs for each good entry, want at most 0.9", perGood)
 	}

@@ -140,6 +140,18 @@ func TestReach(t *testing.T) {
 			t.Errorf("got %v", texts(in.Messages))
 		}
 	})
+	bubble(t, "R3-045 the wait of a sender ends when its message expires, with the notice", func(t *testing.T) {
+		o := open(t, func(opts *mailroom.Options) { opts.Clock = time.Now })
+		defer o.run()()
+		began := time.Now()
+		soon := say("soon old", "builder")
+		soon.ExpiresAt = hub.At(began.Add(5 * time.Second))
+		o.send(planner, soon)
+		in := o.inbox(planner, mailroom.InboxRequest{Wait: time.Minute})
+		if waited := time.Since(began); !slices.Equal(texts(in.Messages), []string{"expired"}) || waited > 10*time.Second {
+			t.Errorf("got %v after %s", texts(in.Messages), waited)
+		}
+	})
 	bubble(t, "a wait ends when its time is over", func(t *testing.T) {
 		o := open(t, nil)
 		began := time.Now()

@@ -193,11 +193,14 @@ func (t Text) quotePayload(b *strings.Builder, e hub.Envelope, named bool) {
 		fmt.Fprintf(b, "> %s\n", sentence)
 		return
 	}
-	if q, ok := e.QuotedWords(); ok {
+	if quotes := e.Quotes(); len(quotes) > 0 {
 		fmt.Fprintf(b, "> %s\n", Headline(e))
-		WriteQuotes(b, q)
-		if q.Answer {
-			fmt.Fprintf(b, "answer: parley context share --project %s --reply-to %s --type implementation_status --content '{\"answer\": \"TEXT\"}'\n", plaintext.Line(q.Project), plaintext.Line(coord.PacketID(q.Packet).Short()))
+		for _, q := range quotes {
+			if len(quotes) > 1 {
+				fmt.Fprintf(b, "> %s\n", plaintext.Line(q.Summary))
+			}
+			WriteQuotes(b, q)
+			fmt.Fprintf(b, "answer: %s\n", answerCommand(q))
 		}
 		return
 	}
@@ -252,6 +255,15 @@ func WriteQuotes(b *strings.Builder, q hub.Quoted) {
 			fmt.Fprintf(b, ">   %s\n", plaintext.Line(l))
 		}
 	}
+}
+
+// answerCommand returns the command that answers the words of another agent.
+func answerCommand(q hub.Quoted) string {
+	project := plaintext.Line(q.Project)
+	if q.Reply == hub.ReplyUpdate {
+		return fmt.Sprintf("parley contract update %s --project %s --content @FILE --note TEXT", plaintext.Line(q.Contract), project)
+	}
+	return fmt.Sprintf("parley context share --project %s --reply-to %s --type implementation_status --content '{\"answer\": \"TEXT\"}'", project, plaintext.Line(coord.PacketID(q.Packet).Short()))
 }
 
 // isLong reports whether a value is an id without a short form, which says nothing to a person.

@@ -223,7 +223,11 @@ func writeNotice(b *strings.Builder, e hub.Envelope, short mailroom.ShortIDs) {
 			fmt.Fprintf(b, "until %s\n", p.Due)
 		}
 	}
-	if q, ok := e.QuotedWords(); ok {
+	quotes := e.Quotes()
+	for _, q := range quotes {
+		if len(quotes) > 1 {
+			fmt.Fprintf(b, "> %s\n", plaintext.Line(q.Summary))
+		}
 		mailroom.WriteQuotes(b, q)
 	}
 	mailroom.WriteContext(b, e, short)
@@ -264,9 +268,8 @@ func noticeStep(e hub.Envelope, short mailroom.ShortIDs, viewer hub.AgentID) str
 		return ""
 	}
 	id := short.Of(string(e.ID))
-	if q, ok := e.QuotedWords(); ok && q.Answer {
-		return fmt.Sprintf(`coordinate context/share, projectId %s, replyTo %s, type implementation_status, content {"answer": ...}; then acp_inbox ack [%s]`,
-			plaintext.Line(q.Project), plaintext.Line(coord.PacketID(q.Packet).Short()), id)
+	if quotes := e.Quotes(); len(quotes) > 0 {
+		return answerStep(quotes, id)
 	}
 	switch {
 	case p.Decide != "":
@@ -283,6 +286,25 @@ func noticeStep(e hub.Envelope, short mailroom.ShortIDs, viewer hub.AgentID) str
 		return fmt.Sprintf("acp_team role, team %s, agent %s, accept true or false", p.Team, p.Agent)
 	}
 	return ""
+}
+
+// answerStep returns the calls that answer the words of other agents, and the acknowledgement of
+// the message with id, which is enough if none asks for an answer.
+func answerStep(quotes []hub.Quoted, id string) string {
+	var calls []string
+	then := "or"
+	for _, q := range quotes {
+		project := plaintext.Line(q.Project)
+		call := fmt.Sprintf(`coordinate context/share, projectId %s, replyTo %s, type implementation_status, content {"answer": ...}`, project, plaintext.Line(coord.PacketID(q.Packet).Short()))
+		if q.Reply == hub.ReplyUpdate {
+			call = fmt.Sprintf(`coordinate contract/update, projectId %s, contractId %s, content {...}, changeNote`, project, plaintext.Line(q.Contract))
+		}
+		calls = append(calls, call)
+		if q.Answer {
+			then = "then"
+		}
+	}
+	return fmt.Sprintf("%s; %s acp_inbox ack [%s]", strings.Join(calls, "\n→ "), then, id)
 }
 
 // decideStep returns the call that decides the thread of a message.

@@ -180,10 +180,15 @@ func (v *visit) message(e hub.Envelope, short mailroom.ShortIDs) message {
 	}
 
 	// The words of another agent in a notice stand below its sentence.
-	if q, ok := e.QuotedWords(); ok {
+	if quotes := e.Quotes(); len(quotes) > 0 {
 		m.Fields = []field{{Text: mailroom.Headline(e)}}
-		for _, one := range q.Said {
-			m.Fields = append(m.Fields, field{Name: one.Name, Text: plaintext.Text(one.Text)})
+		for _, q := range quotes {
+			if len(quotes) > 1 {
+				m.Fields = append(m.Fields, field{Text: plaintext.Text(q.Summary)})
+			}
+			for _, one := range q.Said {
+				m.Fields = append(m.Fields, field{Name: one.Name, Text: plaintext.Text(one.Text)})
+			}
 		}
 		return m
 	}

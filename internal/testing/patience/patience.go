@@ -2,8 +2,6 @@
 // waits for an event; the time only bounds the wait, so that a test that would hang
 // fails. On a slow machine PARLEY_TEST_WAIT, a number, stretches all waits at once.
 // It also says how many of many cases a test tries, and with which random numbers.
-//
-// It has no tests of its own.
 package patience
 
 import (

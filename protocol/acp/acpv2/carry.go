@@ -11,8 +11,8 @@ import (
 )
 
 // MetaCarried is the member of _meta that carries a message of version 2 through version 1, for
-// a reader behind the client that speaks version 2 again: [RestoreUpdate] and [Restore] read it.
-// Other readers leave it alone. It has the update or the message as it was; it is empty in the
+// a reader behind the client that speaks version 2 again: [RestoreUpdate] reads an update, and the
+// member value is any other message. Other readers leave it alone. It has the update or the message as it was; it is empty in the
 // further updates of version 1 that one update became.
 const MetaCarried = "acp.v2/message"
 
@@ -159,19 +159,6 @@ func RestoreUpdate(n *acpv1.SessionNotification) (*UpdateSessionNotification, er
 		return nil, fmt.Errorf("acp: restore %s: %w", n.Update.Tag(), err)
 	}
 	return out, nil
-}
-
-// Restore reads into a message of version 2 what [ToV1] with V1Options.Carry made m of. A message
-// that carries nothing is read as one of version 2.
-func Restore(m acpv1.Message, into Message) error {
-	raw, err := acpv1.Marshal(m)
-	if err != nil {
-		return err
-	}
-	if c := carried(raw); c != nil && c.Value != nil {
-		raw = c.Value
-	}
-	return into.UnmarshalJSON(raw)
 }
 
 // equalJSON reports whether two texts are the same value, digit by digit.

@@ -11,7 +11,8 @@ import (
 
 // SARIF writes the findings in the Static Analysis Results Interchange Format 2.1.0. The place of
 // a finding is the test that found it first; an agent has no lines. A MUST that fails the
-// run is an error, a SHOULD a warning, all else a note; what the baseline accepts is suppressed.
+// run is an error, a SHOULD a warning, all else a note, also an expectation of an optional test,
+// which says so; what the baseline accepts is suppressed.
 // The fingerprint leaves out the test, so a viewer recognizes a finding that
 // another test sees first in the next run.
 func (r *Report) SARIF(w io.Writer) error {
@@ -20,12 +21,14 @@ func (r *Report) SARIF(w io.Writer) error {
 	broken := []any{}
 	seen := map[string]bool{}
 	for _, f := range r.Index() {
-		level := "note"
+		level, optional := "note", ""
 		switch {
 		case f.Fails():
 			level = "error"
-		case f.Level == jsont.Must || f.Level == jsont.OfTest || f.Level == jsont.Should:
+		case f.Level == jsont.Must || f.Level == jsont.Should:
 			level = "warning"
+		case f.Level == jsont.OfTest:
+			optional = " (optional)"
 		}
 
 		test := ProbeID
@@ -35,7 +38,7 @@ func (r *Report) SARIF(w io.Writer) error {
 
 		result := object{
 			"ruleId": f.Rule, "level": level,
-			"message": object{"text": plaintext.Text(f.Agent + ": expected " + f.Expected + "; " + f.Actual + "\nTo do: " + f.Fix)},
+			"message": object{"text": plaintext.Text(f.Agent + optional + ": expected " + f.Expected + "; " + f.Actual + "\nTo do: " + f.Fix)},
 			"locations": []any{object{
 				"physicalLocation": object{"artifactLocation": object{"uri": test + jsont.Extension}, "region": object{"startLine": 1}},
 				"logicalLocations": []any{object{"name": plaintext.Text(f.Agent), "kind": "module"}},
