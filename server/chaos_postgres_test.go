@@ -153,6 +153,7 @@ func TestChaosPostgres(t *testing.T) {
 	// All readers wait now: each message wakes the one that it is for.
 	c.finish(true, false)
 	senders.Wait()
+	c.inTime(ctx, "the answers to the last sends")
 	c.finish(true, true)
 	for i := range chaosReaders {
 		marker := fmt.Sprint("last-", i)

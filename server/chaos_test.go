@@ -91,8 +91,10 @@ func TestChaos(t *testing.T) {
 	c.finish(true, false)
 	c.open()
 	senders.Wait()
+	c.inTime(ctx, "the answers to the last sends")
 	c.finish(true, true)
 	readers.Wait()
+	c.inTime(ctx, "the readers to process the last messages")
 	messages := c.verify(ctx, "at the end")
 	c.settled(messages)
 	c.stop()
@@ -108,6 +110,14 @@ func TestChaos(t *testing.T) {
 	t.Logf("%d messages: %d acknowledged, %d asked for; %d tasks handed over", len(messages), len(c.acked), len(c.asked), len(c.tasks))
 	audit := c.audit(ctx)
 	t.Logf("chaos: %d kills, %d messages acknowledged, lost %d, duplicated %d, %d tasks handed over, audit verify: %s", kills, len(c.acked), c.lostSends, c.doubleSends, len(c.tasks), audit)
+}
+
+// inTime ends the test if the time was over while it waited for the thing that is named.
+func (c *chaos) inTime(ctx context.Context, what string) {
+	c.t.Helper()
+	if ctx.Err() != nil {
+		c.t.Fatalf("waited in vain for %s: %s", what, c.log)
+	}
 }
 
 // everyKill is the number of kills after each of which everything is compared; later,
