@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,16 +15,15 @@ import (
 // the transaction in which the answer is found.
 type commitFacts struct {
 	at       point                  // the candidate
-	heads    map[coord.RepoID]point // of the target branches of consumers; without a commit if they are not known
+	heads    map[coord.RepoID]point // of the target branches of the candidate's repository and of its consumers; without a commit if they are not known
 	deployed map[coord.RepoID]point // in the environment of the candidate
 	release  *coord.Deployment      // the newest of the candidate's repository in any environment; nil for none
-	released point                  // its commit
 }
 
 // readCommits reads the repositories that an answer about a candidate depends on.
 func (s *Service) readCommits(ctx context.Context, op string, c Candidate) (commitFacts, error) {
 	out := commitFacts{heads: map[coord.RepoID]point{}, deployed: map[coord.RepoID]point{}}
-	var consumers []coord.Repo
+	var withHead []coord.Repo
 	var deployments []coord.Deployment
 	project, err := readIn(ctx, s, op, c.Project, func(r hub.Reader, p coord.Project) (coord.Project, error) {
 		repo, ok := p.RepoNamed(c.Repo)
@@ -47,11 +47,12 @@ func (s *Service) readCommits(ctx context.Context, op string, c Candidate) (comm
 		if err != nil || s.o.Repositories == nil {
 			return p, err
 		}
+		withHead = append(withHead, repo)
 		return p, s.eachContract(r, p.ID, func(c coord.Contract) error {
 			for _, u := range c.Terms.Consumers() {
 				r, ok := p.Repo(u.Repo)
-				if ok && c.Terms.Provider == repo.ID && !slices.ContainsFunc(consumers, func(x coord.Repo) bool { return x.ID == r.ID }) {
-					consumers = append(consumers, r)
+				if ok && c.Terms.Provider == repo.ID && !slices.ContainsFunc(withHead, func(x coord.Repo) bool { return x.ID == r.ID }) {
+					withHead = append(withHead, r)
 				}
 			}
 			return nil
@@ -67,7 +68,7 @@ func (s *Service) readCommits(ctx context.Context, op string, c Candidate) (comm
 	if c.Tree != "" {
 		out.at.tree = c.Tree
 	}
-	for _, r := range consumers {
+	for _, r := range withHead {
 		if out.heads[r.ID], err = s.targetOf(ctx, r); err != nil {
 			return out, err
 		}
@@ -79,13 +80,10 @@ func (s *Service) readCommits(ctx context.Context, op string, c Candidate) (comm
 			}
 		}
 	}
-	if out.release != nil {
-		out.released, err = s.commitOf(ctx, out.at.repo, out.release.Commit)
-	}
-	return out, err
+	return out, nil
 }
 
-// headOf returns the commit of a consumer that counts for a merge: the head of its target branch in
+// headOf returns the commit of a repository from which a merge goes on: the head of its target branch in
 // the hub's copy, else the newest one that CI sent for the branch that its token is bound to.
 func (x *readiness) headOf(r coord.Repo) (point, error) {
 	head := x.commits.heads[r.ID]
@@ -116,7 +114,7 @@ func (x *readiness) headOf(r coord.Repo) (point, error) {
 // consumersReady checks that the consumers of a provider's contract were tested against the
 // version in force at the head of their target branch, if that version breaks them, or may.
 func (x *readiness) consumersReady(c coord.Contract, force version) error {
-	from, known, err := x.versionBefore(c)
+	from, known, err := x.versionBefore(c, force)
 	if err != nil {
 		return err
 	}
@@ -184,15 +182,29 @@ func (x *readiness) consumerReady(c coord.Contract, r coord.Repo, u coord.Use, w
 }
 
 // versionBefore returns the version of a contract from which a provider's commit changes: the
-// one that its newest release was tested against, else the one that was in force before. It is
-// false if there is none.
-func (x *readiness) versionBefore(c coord.Contract) (version, bool, error) {
-	if x.commits.release != nil {
-		got, err := x.prove(c, x.commits.released)
-		if err != nil || len(got.passed) > 0 {
-			return newestOf(got), err == nil, err
+// one of the head of the provider's target branch, else the one that was in force before. It is
+// false if there is none. A head that is the judged commit itself says nothing about before, and a
+// run that an agent asked for counts only for the version of the head's lock file.
+func (x *readiness) versionBefore(c coord.Contract, force version) (version, bool, error) {
+	head, err := x.headOf(x.repo)
+	if err != nil {
+		return version{}, false, err
+	}
+	at := x.commits.at
+	isItself := head.commit == at.commit || (head.tree != "" && head.tree == at.tree)
+	if head.commit != "" && !isItself {
+		got, err := x.prove(c, head)
+		if err != nil {
+			return version{}, false, err
+		}
+		if _, isLocked := head.locked[c.Name]; !isLocked {
+			got.passed = slices.DeleteFunc(got.passed, func(v version) bool { return got.asked[v] })
+		}
+		if v, ok := versionAt(c, head, got, force); ok {
+			return v, true, nil
 		}
 	}
+
 	if c.Terms.InForce == nil || c.Terms.InForce.Before == 0 {
 		return version{}, false, nil
 	}
@@ -211,25 +223,91 @@ func newestOf(p proof) version {
 	return p.passed[0]
 }
 
+// agreed returns the versions of a proof that hold: that in force and earlier ones.
+func (p proof) agreed(force version) []version {
+	return slices.DeleteFunc(slices.Clone(p.passed), func(v version) bool { return v.n > force.n || (v.n == force.n && v != force) })
+}
+
+// versionAt returns the version that a commit of a provider has. It is one, whatever else its tests
+// were run against: that of its lock file, else the newest agreed one for which they passed. It is
+// false if the tests did not pass for it.
+func versionAt(c coord.Contract, p point, got proof, force version) (version, bool) {
+	passed := got.agreed(force)
+	if l, ok := p.locked[c.Name]; ok && contentWith(c, l.Version, l.Digest) != nil {
+		v := version{l.Version, l.Digest}
+		return v, slices.Contains(passed, v)
+	}
+	if len(passed) == 0 {
+		return version{}, false
+	}
+	return passed[0], true
+}
+
 // deploys checks whether the versions that a commit was tested against fit the commits on the other
 // side of a contract that run in the environment.
 func (x *readiness) deploys(c coord.Contract, got proof, force version) error {
-	// Versions that were not agreed do not count.
-	all := got
-	got.passed = slices.DeleteFunc(slices.Clone(got.passed), func(v version) bool { return v.n > force.n || (v.n == force.n && v != force) })
-	if len(got.passed) == 0 {
-		l := x.unproved(c, x.commits.at, all, force)
+	at := x.commits.at
+	isProvider := c.Terms.Provider == x.repo.ID
+	isTested := len(got.agreed(force)) > 0
+	mine, ok := versionAt(c, at, got, force)
+	want := force
+	if isProvider && !ok {
+		isTested = false
+		if mine.n > 0 && mine.n < force.n {
+			want = mine
+		}
+	}
+	if !isTested {
+		l := x.unproved(c, at, got, want)
 		x.no(c.Name, l.reason, l.who, l.next)
 		return nil
 	}
+
+	got.passed = got.agreed(force)
 	switch {
 	case c.Terms.Provider == "":
-		x.yes(c, x.commits.at, got, newestOf(got))
-		return nil
-	case c.Terms.Provider == x.repo.ID:
-		return x.fitsConsumers(c, got)
+		return x.fitsParties(c, got)
+	case isProvider:
+		return x.fitsConsumers(c, got, mine, force)
 	}
-	return x.fitsProvider(c, got)
+	return x.fitsProvider(c, got, force)
+}
+
+// fitsParties checks that each other party of a contract without a provider runs a commit that
+// passed the tests for a version of this one.
+func (x *readiness) fitsParties(c coord.Contract, got proof) error {
+	of := newestOf(got)
+	isMissing, others := false, 0
+	for _, r := range c.Parties(x.p) {
+		if r.ID == x.repo.ID {
+			continue
+		}
+		others++
+		there, ok := x.commits.deployed[r.ID]
+		if !ok {
+			isMissing = !x.isFirst(c, r.Name) || isMissing
+			continue
+		}
+		runs, err := x.prove(c, there)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(got.passed, runs.has)
+		if i < 0 {
+			l := x.unproved(c, there, runs, of)
+			x.no(c.Name, fmt.Sprintf("commit %s of %s, which is deployed to %s, has no passed run for version %d", shortID(there.commit), r.Name, x.candidate.Env, of.n), l.who, l.next)
+			isMissing = true
+			continue
+		}
+		of = got.passed[i]
+	}
+	if others == 0 {
+		x.out.NotAsked = append(x.out.NotAsked, "other parties of "+c.Name+": there are none")
+	}
+	if !isMissing {
+		x.yes(c, x.commits.at, got, of)
+	}
+	return nil
 }
 
 // isFirst reports whether the other side of a contract need not run in the environment yet, because
@@ -244,9 +322,10 @@ func (x *readiness) isFirst(c coord.Contract, other string) bool {
 	return false
 }
 
-// fitsProvider checks that the commit passed the tests for a version that the provider has in the
-// environment, or for one from which that version is compatible for its parts.
-func (x *readiness) fitsProvider(c coord.Contract, got proof) error {
+// fitsProvider checks that the commit passed the tests for the version that the provider has in the
+// environment, or did not fail them and passed for one from which that version is compatible for its
+// parts.
+func (x *readiness) fitsProvider(c coord.Contract, got proof, force version) error {
 	provider, _ := x.p.Repo(c.Terms.Provider)
 	there, ok := x.commits.deployed[provider.ID]
 	if !ok {
@@ -259,32 +338,35 @@ func (x *readiness) fitsProvider(c coord.Contract, got proof) error {
 	if err != nil {
 		return err
 	}
-	if len(runs.passed) == 0 {
-		l := x.unproved(c, there, runs, newestOf(got))
+	has, ok := versionAt(c, there, runs, force)
+	if !ok {
+		l := x.unproved(c, there, runs, cmp.Or(has, newestOf(got)))
 		x.no(c.Name, fmt.Sprintf("no test was run on commit %s of %s, which is deployed to %s", shortID(there.commit), provider.Name, x.candidate.Env), l.who, l.next)
 		return nil
 	}
-	for _, has := range runs.passed {
-		for _, v := range got.passed {
-			word, err := x.verdict(c, v.n, v.hash, has.n, has.hash, x.repo.ID)
-			if err != nil {
-				return err
-			}
-			if word == compat.Compatible {
-				x.yes(c, x.commits.at, got, v)
-				return nil
-			}
+	if _, failed := got.failed[has]; failed {
+		l := x.unproved(c, x.commits.at, got, has)
+		x.no(c.Name, fmt.Sprintf("%s; %s has version %d in %s", l.reason, provider.Name, has.n, x.candidate.Env), l.who, l.next)
+		return nil
+	}
+	for _, v := range got.passed {
+		word, err := x.verdict(c, v.n, v.hash, has.n, has.hash, x.repo.ID)
+		if err != nil {
+			return err
+		}
+		if word == compat.Compatible {
+			x.yes(c, x.commits.at, got, v)
+			return nil
 		}
 	}
-	has := newestOf(runs)
 	x.no(c.Name, fmt.Sprintf("it was tested against version %d; %s has version %d in %s", newestOf(got).n, provider.Name, has.n, x.candidate.Env), x.repo.Name,
 		x.unproved(c, x.commits.at, got, has).next)
 	return nil
 }
 
-// fitsConsumers checks that the consumers that run in the environment passed their tests for a
+// fitsConsumers checks that the consumers that run in the environment passed their tests for the
 // version of the commit, or that the change to it is compatible for each of them.
-func (x *readiness) fitsConsumers(c coord.Contract, got proof) error {
+func (x *readiness) fitsConsumers(c coord.Contract, got proof, mine, force version) error {
 	isThere := false
 	for _, u := range c.Terms.Consumers() {
 		there, ok := x.commits.deployed[u.Repo]
@@ -292,14 +374,13 @@ func (x *readiness) fitsConsumers(c coord.Contract, got proof) error {
 			continue
 		}
 		isThere = true
-		word, err := x.fitsConsumer(c, there, got)
+		word, err := x.fitsConsumer(c, there, mine, force)
 		if err != nil {
 			return err
 		}
 		if word == compat.Compatible {
 			continue
 		}
-		mine := newestOf(got)
 		x.no(c.Name, fmt.Sprintf("version %d is %s for commit %s of %s, which is deployed to %s", mine.n, word, shortID(there.commit), there.repo.Name, x.candidate.Env), there.repo.Name,
 			fmt.Sprintf("deploy a commit of %s that was tested against version %d first", there.repo.Name, mine.n))
 	}
@@ -308,7 +389,7 @@ func (x *readiness) fitsConsumers(c coord.Contract, got proof) error {
 		isThere = true
 	}
 	if isThere || x.isFirst(c, x.consumerNames(c)) {
-		x.yes(c, x.commits.at, got, newestOf(got))
+		x.yes(c, x.commits.at, got, mine)
 	}
 	return nil
 }
@@ -322,13 +403,16 @@ func (x *readiness) consumerNames(c coord.Contract) string {
 	return names(reposOf(x.p, ids), " or ")
 }
 
-// fitsConsumer returns the best verdict for a deployed consumer on the versions of a commit of the
+// fitsConsumer returns the best verdict for a deployed consumer on the version of a commit of the
 // provider: from those that the consumer was tested against or, without any, from the one that the
-// provider has in the environment now.
-func (x *readiness) fitsConsumer(c coord.Contract, there point, got proof) (compat.Word, error) {
+// provider has in the environment now. A consumer whose tests failed for that version has none.
+func (x *readiness) fitsConsumer(c coord.Contract, there point, mine, force version) (compat.Word, error) {
 	runs, err := x.prove(c, there)
 	if err != nil {
 		return compat.Unknown, err
+	}
+	if _, failed := runs.failed[mine]; failed {
+		return compat.Breaking, nil
 	}
 	from := runs.passed
 	if now, ok := x.commits.deployed[c.Terms.Provider]; ok && len(from) == 0 && len(runs.failed) == 0 {
@@ -336,21 +420,18 @@ func (x *readiness) fitsConsumer(c coord.Contract, there point, got proof) (comp
 		if err != nil {
 			return compat.Unknown, err
 		}
-		from = has.passed
+		if v, ok := versionAt(c, now, has, force); ok {
+			from = []version{v}
+		}
 	}
 	best := compat.Unknown
 	for _, v := range from {
-		for _, mine := range got.passed {
-			if _, failed := runs.failed[mine]; failed {
-				continue
-			}
-			word, err := x.verdict(c, v.n, v.hash, mine.n, mine.hash, there.repo.ID)
-			if err != nil || word == compat.Compatible {
-				return word, err
-			}
-			if word == compat.Breaking {
-				best = word
-			}
+		word, err := x.verdict(c, v.n, v.hash, mine.n, mine.hash, there.repo.ID)
+		if err != nil || word == compat.Compatible {
+			return word, err
+		}
+		if word == compat.Breaking {
+			best = word
 		}
 	}
 	return best, nil

@@ -343,13 +343,14 @@ type proof struct {
 	failed map[version]attempt  // for which one did not pass
 	by     map[version][]string // who ran them
 	at     map[version]coord.Instant
-	said   bool // an agent said a result
+	asked  map[version]bool // an agent asked for one of its runs
+	said   bool             // an agent said a result
 }
 
 // prove returns the proof of a contract at a commit. Of the results of one check for one version the
 // newest decides, but a run that an agent asked for never replaces a failure.
 func (x *readiness) prove(c coord.Contract, p point) (proof, error) {
-	out := proof{failed: map[version]attempt{}, by: map[version][]string{}, at: map[version]coord.Instant{}}
+	out := proof{failed: map[version]attempt{}, by: map[version][]string{}, at: map[version]coord.Instant{}, asked: map[version]bool{}}
 	var err error
 	if out.names, err = x.testsOf(c, p); err != nil || p.commit == "" {
 		return out, err
@@ -374,6 +375,7 @@ func (x *readiness) prove(c coord.Contract, p point) (proof, error) {
 				continue
 			}
 			passes[of]++
+			out.asked[of] = out.asked[of] || !a.counts
 			out.by[of] = append(out.by[of], a.check+" ("+a.by+")")
 			out.at[of] = later(out.at[of], a.at)
 		}

@@ -319,6 +319,44 @@ func TestHeadOfConsumer(t *testing.T) {
 		k.run("mobile-app", "m3", contract.VerifyFailure, 2) // the newest commit of the branch counts
 		k.merge("backend-api", "b2", hub.AnswerNo, "breaking for mobile-app")
 	})
+	t.Run("a deployment says nothing about the branch", func(t *testing.T) {
+		k := newCrew(t)
+		k.use(k.front)
+		k.run("backend-api", "b1", contract.VerifySuccess, 1)
+		r, err := k.update(userSchema("name"))
+		k.ok(err)
+		_, err = k.respond(k.front, r.Contract, contract.ActionAgree, "")
+		k.ok(err)
+		branch := coord.EvidenceBounds{Repo: "backend-api", Checks: []string{contractTests}}
+		_, err = k.send(branch, "b2", contractTests, contract.VerifySuccess, 2)
+		k.ok(err)
+		_, err = k.AddEnvironment(k.Context(), k.back, contract.EnvironmentChange{InProject: contract.In(k.project.ID), Name: "staging"})
+		k.ok(err)
+		k.deploy("backend-api", "staging", "b2")
+		k.merge("backend-api", "b2", hub.AnswerNo, "version 2 is breaking for frontend-app")
+		_, err = k.send(branch, "b3", contractTests, contract.VerifySuccess, 2)
+		k.ok(err)
+		k.merge("backend-api", "b3", hub.AnswerNo, "version 2 is breaking for frontend-app")
+		k.run("backend-api", "b2", contract.VerifySuccess, 2) // merged by a person
+		k.merge("backend-api", "b3", hub.AnswerYes, "")
+		k.merge("backend-api", "b2", hub.AnswerNo, "version 2 is breaking for frontend-app")
+	})
+	t.Run("a run that an agent asked for on the provider's branch says nothing about it", func(t *testing.T) {
+		g := newGatehouse(t)
+		_, err := g.hand(operator, "frontend-app", "")
+		g.ok(err)
+		g.use(g.mobile)
+		r, err := g.revise(g.front, userSchema("name"), contract.Direction{})
+		g.ok(err)
+		_, err = g.respond(g.mobile, r.Contract, contract.ActionAgree, "")
+		g.ok(err)
+		ref := g.ref(2)
+		g.ran("a2", func(r *hub.CheckResult) { r.Contract = ref })
+		g.ran("a1", func(r *hub.CheckResult) { r.Contract = ref; r.By = "bob" })
+		g.merge("frontend-app", "a2", hub.AnswerNo, "version 2 is breaking for mobile-app")
+		g.ran("a1", func(r *hub.CheckResult) { r.Contract = ref })
+		g.merge("frontend-app", "a2", hub.AnswerYes, "")
+	})
 	t.Run("a compatible change asks no consumer", func(t *testing.T) {
 		k := newCrew(t)
 		k.use(k.front)
@@ -378,12 +416,80 @@ func TestBreakingChangeIsDeployed(t *testing.T) {
 
 	k.deployable("frontend-app", "f3", hub.AnswerNo, "backend-api has version 1 in prod")
 	k.deployable("backend-api", "b2", hub.AnswerYes, "")
+
+	// A commit of the provider has one version: runs against older ones open nothing.
+	k.run("backend-api", "b3", contract.VerifySuccess, 2)
+	k.run("backend-api", "b3", contract.VerifySuccess, 1)
+	k.run("frontend-app", "f4", contract.VerifySuccess, 1)
+	k.run("frontend-app", "f4", contract.VerifyFailure, 2)
+	k.deploy("frontend-app", "prod", "f1")
+	k.deployable("backend-api", "b3", hub.AnswerNo, breaks)
+	k.deploy("backend-api", "prod", "b3")
+	k.deployable("frontend-app", "f1", hub.AnswerNo, "backend-api has version 2 in prod")
+	k.deployable("frontend-app", "f4", hub.AnswerNo, "ended with failure; backend-api has version 2 in prod")
+	k.deploy("frontend-app", "prod", "f2")
 	k.deploy("backend-api", "prod", "b2")
 
 	k.deployable("frontend-app", "f1", hub.AnswerNo, "backend-api has version 2 in prod")
 	k.deployable("frontend-app", "f3", hub.AnswerYes, "")
 	k.deploy("frontend-app", "prod", "f3")
 	k.deployable("backend-api", "b1", hub.AnswerNo, "version 1 is")
+}
+
+// A failure against the version that runs there is a no, although the change to it is compatible.
+func TestFailureIsNotRepairedByCompatible(t *testing.T) {
+	k := newCrew(t)
+	k.use(k.front)
+	_, err := k.update(userSchema("name", "avatar", "mail"))
+	k.ok(err)
+	for _, v := range []int{1, 2} {
+		k.run("backend-api", "b2", contract.VerifySuccess, v)
+	}
+	k.deploy("backend-api", "prod", "b2")
+	k.run("frontend-app", "f1", contract.VerifySuccess, 1)
+	k.deployable("frontend-app", "f1", hub.AnswerYes, "")
+	k.run("frontend-app", "f1", contract.VerifyFailure, 2)
+	k.deployable("frontend-app", "f1", hub.AnswerNo, "ended with failure; backend-api has version 2 in prod")
+
+	k.run("frontend-app", "f2", contract.VerifyFailure, 2)
+	k.deploy("frontend-app", "prod", "f2")
+	k.deployable("backend-api", "b2", hub.AnswerNo, "version 2 is breaking for commit "+short(id("f2")))
+}
+
+// A commit whose lock file names a version has that one.
+func TestLockFileDecidesVersion(t *testing.T) {
+	g := newGatehouse(t)
+	_, err := g.hand(operator, "frontend-app", "")
+	g.ok(err)
+	g.use(g.mobile)
+	r, err := g.revise(g.front, userSchema("name"), contract.Direction{})
+	g.ok(err)
+	_, err = g.respond(g.mobile, r.Contract, contract.ActionAgree, "")
+	g.ok(err)
+	g.run("mobile-app", "m1", contract.VerifySuccess, 1)
+	g.deploy("mobile-app", "prod", "m1")
+	one, two := g.ref(1), g.ref(2)
+	g.copy.locks[id("a2")] = `{"contracts":[{"name":"User","version":2,"digest":"` + coord.ContentHash(userSchema("name")) + `"}]}`
+	g.ran("a2", func(r *hub.CheckResult) { r.Contract = one })
+	g.deployable("frontend-app", "a2", hub.AnswerNo, "it was tested against version 1")
+	g.ran("a2", func(r *hub.CheckResult) { r.Contract = two })
+	g.deployable("frontend-app", "a2", hub.AnswerNo, "version 2 is breaking for commit "+short(id("m1")))
+}
+
+// Without a provider each other party has to run a commit that passed for the same version.
+func TestDeployWithoutProvider(t *testing.T) {
+	d := newDesk(t, nil).begin()
+	k := &crew{desk: d, c: d.bring(coord.ContractAgreed)}
+	k.gates(k.c)
+	k.run("backend-api", "b1", contract.VerifySuccess, 1)
+	k.deployable("backend-api", "b1", hub.AnswerNo, "frontend-app is not deployed to prod")
+	k.deploy("frontend-app", "prod", "f1")
+	k.deployable("backend-api", "b1", hub.AnswerNo, "has no passed run for version 1")
+	k.run("frontend-app", "f1", contract.VerifyFailure, 1)
+	k.deployable("backend-api", "b1", hub.AnswerNo, "has no passed run for version 1")
+	k.run("frontend-app", "f2", contract.VerifySuccess, 1)
+	k.deploy("frontend-app", "prod", "f2")
+	k.deployable("backend-api", "b1", hub.AnswerYes, "")
 }
 
 func TestEnvironments(t *testing.T) {

@@ -149,6 +149,16 @@ func TestWithdrawnContracts(t *testing.T) {
 	}
 	k.merge("frontend-app", "c1", hub.AnswerNo, "it was withdrawn")
 
+	// It is no evidence for its provider.
+	provider := k.merge("backend-api", "b1", hub.AnswerNo, "no contract of backend-api is known here")
+	equal(k.desk, "not asked", provider.NotAsked, []string{"User was withdrawn"})
+	k.deployable("backend-api", "b1", hub.AnswerNo, "no contract of backend-api is known here")
+	opened, err := k.CanMerge(k.Context(), operator, contract.Candidate{InProject: contract.In(k.project.ID), Repo: "backend-api", Commit: id("b1"), AllowNone: true})
+	k.ok(err)
+	if !opened.OK() || len(opened.Opened) != 1 {
+		t.Errorf("opened: %+v", opened)
+	}
+
 	_, err = k.Use(k.Context(), k.front, contract.Declaration{InContract: contract.Of(k.project.ID, k.c.ID), Remove: true})
 	k.ok(err)
 }

@@ -235,11 +235,13 @@ func (x *readiness) contract(c coord.Contract) error {
 	if x.candidate.Directed && c.Terms.Provider == "" {
 		return nil
 	}
+	if c.Terms.Withdrawn() && !uses {
+		x.out.NotAsked = append(x.out.NotAsked, c.Name+" was withdrawn")
+		return nil
+	}
 	x.out.Checked++
 	if c.Terms.Withdrawn() {
-		if uses {
-			x.no(c.Name, "it was withdrawn", x.repo.Name, fmt.Sprintf("stop using it: parley contract use %q --repo %s --remove", c.Name, x.repo.Name))
-		}
+		x.no(c.Name, "it was withdrawn", x.repo.Name, fmt.Sprintf("stop using it: parley contract use %q --repo %s --remove", c.Name, x.repo.Name))
 		return nil
 	}
 

@@ -39,7 +39,8 @@ const contractTests = "contract-tests"
 // gates names the tests of a contract in all repositories, and declares prod.
 func (k *crew) gates(c coord.Contract) {
 	k.Helper()
-	for _, repo := range []string{"backend-api", "frontend-app", "mobile-app"} {
+	for _, r := range k.project.Repos {
+		repo := r.Name
 		k.ok(k.store.Update(k.Context(), hub.SurvivesKill, func(tx hub.Tx) error {
 			return tx.AddToken(hub.Token{
 				ID: repo + " " + string(c.ID), Agent: "aid://example.com/ci@1.0.0", Project: k.project.ID, Permissions: []coord.Permission{coord.PermitEvidence}, By: hub.Operator,
