@@ -3,6 +3,7 @@ package compat
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // compareLogic compares anyOf, oneOf, not, conditions and unevaluated properties.
@@ -18,8 +19,8 @@ func (c *comparer) compareLogic(sub, sup conjunction, ns, np *normal, at positio
 			if isRemoved { // a document of that kind shows it
 				g.isFinal = true
 				g.sub = sub.with(kind)
-				listed := normalise(normalise(g.sub).property(by.name)).values
-				g.text += fmt.Sprintf("; one of them is %s %s", by.name, shortText(string(rawOf(listed[0]))))
+				listed, _ := listedAt(normalise(g.sub), by.path)
+				g.text += fmt.Sprintf("; one of them is %s %s", strings.Join(by.path, "."), shortText(string(rawOf(listed[0]))))
 			}
 			g.verdict = Unknown
 			c.add(g)

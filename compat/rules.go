@@ -4,7 +4,7 @@ import "slices"
 
 // RulesVersion is the version of the table of rules. It grows when a rule gives another
 // verdict than before, so that kept verdicts can be computed again.
-const RulesVersion = 3
+const RulesVersion = 4
 
 // A Rule explains one sort of difference between two versions. Its id is stable: it begins
 // with REQ- for requests, RES- for responses and BOTH- for both directions.
@@ -81,7 +81,7 @@ var Rules = []Rule{
 		How: "Leave the object open and ignore what you do not know, or name the properties that consumers send before you close it."},
 	{ID: "REQ-alternatives-narrowed", Verdict: Unknown, Changed: "The alternatives (anyOf, oneOf) of a value in a request changed.",
 		Why:     "A document that matched an alternative may match none now, or two where exactly one is allowed.",
-		How:     "Add alternatives and keep the old ones. With oneOf, give each alternative a required property with a value of its own.",
+		How:     "Add alternatives and keep the old ones. With oneOf, give each alternative a required property with a value of its own, in the object itself or in an object that it requires.",
 		Library: []string{"request-body-one-of-removed", "request-body-any-of-removed", "request-property-one-of-removed", "request-property-any-of-removed"}},
 	{ID: "REQ-body-added", Verdict: Compatible, Changed: "A request may have a body now.",
 		Why:     "Consumers that send none are still taken.",
@@ -359,7 +359,7 @@ var Rules = []Rule{
 		How:     "Keep the old operation beside the new one, mark it as deprecated, and remove it when no consumer calls it.",
 		Library: []string{"api-removed-without-deprecation", "api-path-removed-without-deprecation"}},
 	{ID: "BOTH-part-impossible", Verdict: Unknown, Changed: "No value can satisfy a part of the new version, such as the type integer with a list of texts.",
-		Why: "What cannot occur breaks no rule of containment, but the part is almost certainly a mistake, and its property can never be sent.",
+		Why: "What cannot occur breaks no rule of containment, but the part is almost certainly a mistake, and its property can never be sent. The lengths that a pattern implies are not looked at.",
 		How: "Correct the part, or remove it if it is not meant to occur."},
 	{ID: "BOTH-pattern-unsupported", Verdict: Unknown, Changed: "The document has a regular expression that RE2 does not know, such as one that looks ahead, or a very large one.",
 		Why: "Such expressions can take longer than any bound, so they are not run. What they take is not known.",

@@ -148,11 +148,13 @@ type lane struct {
 	normals map[string]*normal // by the key of the conjunction
 	proved  map[string]bool    // keys of pairs that were compared without a gap
 	choices map[string]*choice // by side and place of the union
+
+	impossible map[string]bool // by the key of the conjunction
 }
 
 // newLane joins the two sides of a direction.
 func newLane(old, new *side) [2]*side {
-	l := &lane{normals: map[string]*normal{}, proved: map[string]bool{}, choices: map[string]*choice{}}
+	l := &lane{normals: map[string]*normal{}, proved: map[string]bool{}, choices: map[string]*choice{}, impossible: map[string]bool{}}
 	l.changed = changedReferences(old, new)
 	old.lane = l
 	new.lane = l

@@ -177,7 +177,7 @@ func (u union) values() values {
 // A choice is a property by which the branches of a union are told apart: all of them are
 // objects that require it, and no two list a common value for it.
 type choice struct {
-	name     string
+	path     []string       // names of properties, one inside the other
 	branches map[string]int // by the key of a value
 }
 
@@ -192,21 +192,39 @@ func (u union) choiceOf() *choice {
 	if known, ok := first.side.lane.choices[key]; ok {
 		return known
 	}
-	var found *choice
-	for _, name := range slices.Sorted(maps.Keys(normalise(conjunction{first}).required)) {
-		if found = u.choiceBy(name); found != nil {
-			break
-		}
-	}
+	found := u.choiceUnder(nil, normalise(conjunction{first}))
 	first.side.lane.choices[key] = found
 	return found
 }
 
+// maxChoice is the number of properties inside one another by which branches are told apart.
+const maxChoice = 2
+
+// choiceUnder returns the first choice by a property that objects at a path in the first branch
+// require: by a property there, else by one inside of it.
+func (u union) choiceUnder(path []string, at *normal) *choice {
+	if at.types != isObject || len(path) == maxChoice {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(at.required))
+	for _, name := range names {
+		if found := u.choiceBy(append(slices.Clip(path), name)); found != nil {
+			return found
+		}
+	}
+	for _, name := range names {
+		if found := u.choiceUnder(append(slices.Clip(path), name), normalise(at.property(name))); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
 // choiceBy returns the choice by one property, nil if it does not tell the branches apart.
-func (u union) choiceBy(name string) *choice {
-	out := &choice{name, map[string]int{}}
+func (u union) choiceBy(path []string) *choice {
+	out := &choice{path, map[string]int{}}
 	for i, b := range u.branches {
-		listed, ok := listedIn(normalise(conjunction{b}), name)
+		listed, ok := listedIn(normalise(conjunction{b}), path)
 		if !ok {
 			return nil
 		}
@@ -221,21 +239,26 @@ func (u union) choiceBy(name string) *choice {
 	return out
 }
 
-// listedIn returns the keys of the values that objects list for a property which they require.
-func listedIn(n *normal, name string) (map[string]bool, bool) {
-	_, isRequired := n.required[name]
-	if n.types != isObject || !isRequired {
-		return nil, false
+// listedAt returns the values that objects list for a property which they require, as they require
+// each object around it.
+func listedAt(n *normal, path []string) ([]any, bool) {
+	for _, name := range path {
+		if _, isRequired := n.required[name]; n.types != isObject || !isRequired {
+			return nil, false
+		}
+		n = normalise(n.property(name))
 	}
-	property := normalise(n.property(name))
-	if property.values == nil {
-		return nil, false
-	}
+	return n.values, n.values != nil
+}
+
+// listedIn returns the keys of the values of listedAt.
+func listedIn(n *normal, path []string) (map[string]bool, bool) {
+	listed, ok := listedAt(n, path)
 	keys := map[string]bool{}
-	for _, value := range property.values {
+	for _, value := range listed {
 		keys[keyOf(value)] = true
 	}
-	return keys, true
+	return keys, ok
 }
 
 // candidates returns the branches of u that may take all values of a conjunction, as far as the
@@ -245,7 +268,7 @@ func (u union) candidates(c conjunction) []schema {
 	if by == nil {
 		return u.branches
 	}
-	listed, ok := listedIn(normalise(c), by.name)
+	listed, ok := listedIn(normalise(c), by.path)
 	if !ok {
 		return u.branches
 	}
@@ -277,14 +300,14 @@ func (u union) removedKind(sub conjunction, ns *normal, split []string) (schema,
 	isKnown := func(key string) bool { _, ok := by.branches[key]; return ok }
 	for _, branch := range ns.unions[0].branches {
 		// The list of an alternative alone is read first: it costs little, and sub adds no value to it.
-		alone, ok := listedIn(normalise(conjunction{branch}), by.name)
+		alone, ok := listedIn(normalise(conjunction{branch}), by.path)
 		if ok && slices.ContainsFunc(slices.Collect(maps.Keys(alone)), isKnown) {
 			continue
 		}
 		all := sub.with(branch)
-		listed, ok := listedIn(normalise(all), by.name)
+		listed, ok := listedIn(normalise(all), by.path)
 		isRemoved := ok && len(listed) > 0 && !slices.ContainsFunc(slices.Collect(maps.Keys(listed)), isKnown)
-		if isRemoved && !impossible(all, maxImpossible) {
+		if isRemoved && !impossible(all) {
 			return branch, by, true
 		}
 	}
