@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +32,23 @@ func TestOnlyTheOperatorDefinesChecks(t *testing.T) {
 			t.Errorf("%s by an agent: got %v, want denied", name, err)
 		}
 	}
+}
+
+// userVersions knows every version of a contract User.
+type userVersions struct{}
+
+func (userVersions) Version(_ context.Context, _ hub.Repository, text string) (hub.ContractRef, error) {
+	name, number, _ := strings.Cut(text, "@")
+	n, err := strconv.Atoi(number)
+	return hub.ContractRef{Project: "p", Contract: "c", Name: name, Version: n, Content: number}, err
+}
+
+func (userVersions) Content(_ context.Context, ref hub.ContractRef) ([]byte, error) {
+	return []byte(ref.Content), nil
+}
+
+func (userVersions) Test(context.Context, hub.Caller, hub.Repository, hub.ContractRef, string) error {
+	return nil
 }
 
 func TestDefinitions(t *testing.T) {
@@ -249,6 +267,18 @@ func TestResults(t *testing.T) {
 		w.result(operator, "test", "c1", true)
 		if kept := w.result(builder, "test", "c1", false); kept.ID != "c3" || kept.State != hub.ResultPassed || !kept.Flaky {
 			t.Errorf("after the operator: got %s %s", kept.ID, kept.State)
+		}
+	})
+	t.Run("a check that fails for one version of a contract and passes for another is not flaky", func(t *testing.T) {
+		w := newWorld(t, &check.Options{Contracts: userVersions{}})
+		w.add("test", nil)
+		states := []hub.CheckState{hub.ResultFailed, hub.ResultPassed}
+		w.run = func(check.Job) check.Outcome { return outcome(states[len(w.runs)-1], 0, "") }
+		for i, version := range []string{"User@1", "User@2"} {
+			r, err := w.Service.Run(w.ctx, operator, check.Request{Folder: "/shop", Name: "test", Commit: "c1", Contract: version, Wait: patience.For(time.Minute)})
+			if err != nil || r.State != states[i] || r.Flaky {
+				t.Errorf("%s: got %s, flaky %v, %v", version, r.State, r.Flaky, err)
+			}
 		}
 	})
 	t.Run("a run that timed out or did not start is not kept", func(t *testing.T) {

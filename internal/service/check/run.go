@@ -198,7 +198,9 @@ func (s *Service) seen(r hub.Reader, v hub.CheckResult, withTail bool) (hub.Chec
 	if err != nil {
 		return v, err
 	}
-	v.Flaky = v.State.Decided() && slices.ContainsFunc(same, func(o hub.CheckResult) bool { return o.State != v.State && o.InPlace == v.InPlace })
+	v.Flaky = v.State.Decided() && slices.ContainsFunc(same, func(o hub.CheckResult) bool {
+		return o.State != v.State && o.InPlace == v.InPlace && hub.SameContract(o.Contract, v.Contract)
+	})
 	if !withTail {
 		return v, nil
 	}
