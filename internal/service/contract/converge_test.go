@@ -660,7 +660,10 @@ func (w *network) state(n *node) string {
 		w.t.Fatal(err)
 	}
 	for _, c := range contracts {
-		fmt.Fprintf(&b, "%s provider %s tests %v ends %v stamps %v\n", c.ID, c.Terms.Provider, c.Terms.Tests, c.Terms.Ends, c.Stamps)
+		if _, uses := c.Terms.Use(c.Terms.Provider); uses {
+			w.t.Errorf("contract %s: its provider is a consumer", c.ID)
+		}
+		fmt.Fprintf(&b, "%s provider %s uses %v tests %v ends %v stamps %v\n", c.ID, c.Terms.Provider, c.Terms.Uses, c.Terms.Tests, c.Terms.Ends, c.Stamps)
 	}
 	if err := n.service.WriteProject(context.Background(), hub.Caller{}, w.project, &b, nil); err != nil {
 		w.t.Fatal(err)

@@ -413,5 +413,5 @@ func advance(c coord.Contract, p coord.Project) coord.Contract {
 			c.UpdatedAt = later(c.UpdatedAt, i.CompletedAt)
 		}
 	}
-	return enforce(handOver(c))
+	return enforce(withoutOwnUse(handOver(c)))
 }

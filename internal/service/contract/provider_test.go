@@ -95,6 +95,24 @@ func TestProviderBelongsToTheContract(t *testing.T) {
 		k.ok(err)
 		equal(k.desk, "provider", got.Provider, "frontend-app")
 	})
+	t.Run("a consumer that becomes the provider is no consumer any more", func(t *testing.T) {
+		k := newCrew(t)
+		k.use(k.front)
+		k.use(k.mobile)
+		_, err := k.hand(operator, "frontend-app", "")
+		k.ok(err)
+		var users []coord.RepoID
+		for _, u := range k.read(k.c).Terms.Consumers() {
+			users = append(users, u.Repo)
+		}
+		mobile, _ := k.project.RepoNamed("mobile-app")
+		equal(k.desk, "consumers", users, []coord.RepoID{mobile.ID})
+
+		// It waits for nobody but the others, and answers as their provider.
+		r, err := k.revise(k.front, userSchema("name"), contract.Direction{})
+		k.ok(err)
+		equal(k.desk, "still to agree", repoNames(r.Pending), []string{"mobile-app"})
+	})
 	t.Run("words to one wish do not count for another one", func(t *testing.T) {
 		k := newCrew(t)
 		k.use(k.mobile)

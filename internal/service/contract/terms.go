@@ -121,6 +121,19 @@ func handOver(c coord.Contract) coord.Contract {
 	return c
 }
 
+// withoutOwnUse returns c without a use of its provider, who was a consumer until a handover. Its
+// time is that of the handover or of a later declaration, so that every hub derives the same.
+func withoutOwnUse(c coord.Contract) coord.Contract {
+	u, uses := c.Terms.Use(c.Terms.Provider)
+	if !uses {
+		return c
+	}
+	u.Removed = true
+	u.At = later(u.At, c.Terms.WrittenAt)
+	c.Terms = withUse(c.Terms, u)
+	return c
+}
+
 // compareForce orders two versions in force: the later version counts, then the one that was
 // agreed later.
 func compareForce(a, b *coord.InForce) int {
