@@ -2,6 +2,7 @@ package contract
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -168,8 +169,8 @@ func unknownEnv(op string, p coord.Project, name string) error {
 }
 
 // DeclareDeployed declares the environments of every project in which the operator or a token
-// recorded a deployment before environments were declared. It does so once, and returns the names of
-// those that it declared and of those that only agents named, by project.
+// recorded a deployment before environments were declared. It does so once, tells the operator, and
+// returns the names of those that it declared and of those that only agents named, by project.
 func (s *Service) DeclareDeployed(ctx context.Context) (declared, others map[coord.ProjectID][]string, err error) {
 	const key = "contract.environments"
 	done, err := hub.Read(ctx, s.store, func(r hub.Reader) (bool, error) { return hub.ReadMeta[bool](r, key) })
@@ -187,6 +188,9 @@ func (s *Service) DeclareDeployed(ctx context.Context) (declared, others map[coo
 			for _, p := range page {
 				after = p.ID
 				if err := se.declareDeployed(p, declared, others); err != nil {
+					return err
+				}
+				if err := se.tellDeclared(p, declared[p.ID], others[p.ID]); err != nil {
 					return err
 				}
 			}
@@ -225,4 +229,23 @@ func (se *session) declareDeployed(p coord.Project, declared, others map[coord.P
 		}
 	}
 	return err
+}
+
+// tellDeclared tells the operator which environments of a project were declared, and the line that
+// takes each back.
+func (se *session) tellDeclared(p coord.Project, declared, others []string) error {
+	if se.s.o.Sender == nil || len(declared)+len(others) == 0 {
+		return nil
+	}
+	n := notice{Event: "environments declared", Project: p.ID, Name: p.Name}
+	for _, name := range declared {
+		n.Events = append(n.Events, fmt.Sprintf("%s is declared now; if it is misspelt: parley contract env remove %s --project %s --anyway", name, name, p.ID))
+	}
+	for _, name := range others {
+		n.Events = append(n.Events, fmt.Sprintf("%s was recorded by agents only and stays unknown; if it is one: parley contract env add %s --project %s", name, name, p.ID))
+	}
+	n.Count = len(n.Events)
+	n.Events = n.Events[:min(n.Count, maxHeld)]
+	n.Summary = cutSummary(fmt.Sprintf("environments are declared since this version; those of %s follow from its deployments: %s", p.Name, n.Events[0]))
+	return se.post([]hub.AgentID{hub.Operator}, n)
 }
