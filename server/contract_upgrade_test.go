@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -89,5 +90,30 @@ func TestEnvironmentsOfBefore(t *testing.T) {
 			t.Errorf("prdo: %v", err)
 		}
 		h.stop()
+	}
+}
+
+// The answer to a token for results of a check names the hub's checks if that is none of them.
+func TestTokenForUnknownCheck(t *testing.T) {
+	d := newDesk(t)
+	repo := filepath.Base(d.dir)
+	project := must(rpc.Call(d.ctx, d.operator, coordination.CreateProject, coordination.NewProject{
+		Name: "shop", Objective: "sell", Repos: []coordination.NewRepo{{Name: repo, Role: "backend", Language: "go"}},
+	}))(t).Project
+	mint := func(check string) string {
+		t.Helper()
+		return must(rpc.Call(d.ctx, d.operator, coordination.MintToken, coordination.TokenParams{
+			InProject: coordination.InProject{Project: project}, Agent: "aid://ci.example/ci@1.0.0", Permissions: []coord.Permission{coord.PermitRead, coord.PermitEvidence}, Repo: repo, Checks: []string{check},
+		}))(t).Note
+	}
+	if note := mint("tst"); note != "" {
+		t.Errorf("a repository without checks here: %q", note)
+	}
+	d.allow(d.ctx, d.operator, api.LandingParams{Review: "operator"}) // for the check test
+	if note := mint("tst"); note != "tst is no check of "+repo+" on this hub, whose checks are test: right if CI alone runs it" {
+		t.Errorf("a misspelt check: %q", note)
+	}
+	if note := mint("test"); note != "" {
+		t.Errorf("a check of the hub: %q", note)
 	}
 }

@@ -179,6 +179,9 @@ of checks, and to a branch if its results are those of the branch that work land
 	operation(a, cmd, coordination.MintToken, &p, func(w io.Writer, got coordination.Token) {
 		fmt.Fprintln(w, got.Token)
 		fmt.Fprintf(a.err, "%s for %s until %s; it is shown this once\n", got.ID, got.Agent, whenInstant(got.ExpiresAt))
+		if got.Note != "" {
+			fmt.Fprintln(a.err, "note: "+got.Note)
+		}
 	}, listFlag(cmd, &p.Permissions, "permissions", "permitted operations (default project:read, contract:propose, contract:respond, context:share, implementation:update)"),
 		secondsFlag(cmd, &p.TTLS, "ttl", "lifetime of the token (default 24h)"), a.inProject(cmd, &p.InProject))
 

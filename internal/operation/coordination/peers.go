@@ -210,6 +210,7 @@ type Token struct {
 	ID        string        `json:"jti"` // that lists and the journal have
 	Agent     coord.AID     `json:"agentId"`
 	ExpiresAt coord.Instant `json:"expiresAt"`
+	Note      string        `json:"note,omitempty"` // on names of checks that this hub does not have
 }
 
 func mintToken(ctx context.Context, s *Services, c hub.Caller, p TokenParams) (Token, error) {
@@ -227,7 +228,14 @@ func mintToken(ctx context.Context, s *Services, c hub.Caller, p TokenParams) (T
 		}
 	}
 	token, made, err := s.Callers.MintToken(ctx, c, callers.NewToken{Agent: agent, Project: p.Project, Repo: p.RepoID, Permissions: p.Permissions, Life: life, Evidence: p.bounds()})
-	return Token{token, made.ID, agent, coord.InstantAt(made.ExpiresAt.Time)}, err
+	if err != nil {
+		return Token{}, err
+	}
+	out := Token{Token: token, ID: made.ID, Agent: agent, ExpiresAt: coord.InstantAt(made.ExpiresAt.Time)}
+	if p.Repo != "" {
+		out.Note, err = s.Contracts.UnknownChecks(ctx, p.Project, p.Repo, p.Checks)
+	}
+	return out, err
 }
 
 // TokensParams are the parameters of parley/token/list.

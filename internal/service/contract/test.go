@@ -2,6 +2,7 @@ package contract
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -151,6 +152,38 @@ func (se *session) checkTest(op string, p coord.Project, repo coord.Repo, home h
 		return refusal.WithHint("it has none; {check.add}, or bind a token of CI: {project.token} --agent ci --permissions project:read,evidence --repo %s --check %s", repo.Name, name)
 	}
 	return refusal.WithHint("its checks are %s", strings.Join(slices.Compact(known), ", "))
+}
+
+// UnknownChecks returns a remark on names of checks that are none of this hub's for a repository: ""
+// if all are, or if this hub has none for it. Such a name is one of CI, or misspelt.
+func (s *Service) UnknownChecks(ctx context.Context, id coord.ProjectID, repo string, checks []string) (string, error) {
+	const op = "contract.UnknownChecks"
+	p, err := s.Project(ctx, hub.Caller{ID: hub.Self}, id)
+	if err != nil {
+		return "", err
+	}
+	r, ok := p.RepoNamed(repo)
+	if !ok {
+		return "", unknownRepo(op, p, repo)
+	}
+	home, ok, err := s.homeOf(ctx, r)
+	if err != nil || !ok {
+		return "", err
+	}
+	allowed, err := hub.Read(ctx, s.store, func(r hub.Reader) ([]hub.RepositoryCheck, error) { return r.Checks().OfRepository(home) })
+	if err != nil || len(allowed) == 0 {
+		return "", err
+	}
+	var known []string
+	for _, k := range allowed {
+		known = append(known, k.Name)
+	}
+	unknown := slices.DeleteFunc(slices.Clone(checks), func(name string) bool { return slices.Contains(known, name) })
+	if len(unknown) == 0 {
+		return "", nil
+	}
+	slices.Sort(known)
+	return fmt.Sprintf("%s is no check of %s on this hub, whose checks are %s: right if CI alone runs it", strings.Join(unknown, ", "), repo, strings.Join(known, ", ")), nil
 }
 
 // testsOf lists the named tests of a contract.
