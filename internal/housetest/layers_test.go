@@ -227,6 +227,7 @@ var layers = map[string][]string{
 	// Conformance suites, agents and hubs for tests. Only tests import these.
 	"internal/testing/hubtest":     {"hub", "internal/testing/patience"},
 	"internal/testing/acptest":     {},
+	"internal/testing/doctable":    {},
 	"internal/testing/patience":    {},
 	"internal/testing/gatewaytest": {"internal/testing/acptest", "internal/testing/patience"},
 	"internal/testing/pgtest":      {"internal/testing/patience"},

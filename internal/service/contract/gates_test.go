@@ -12,6 +12,7 @@ import (
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/service/contract"
+	"github.com/parley-agents/parley/internal/testing/doctable"
 )
 
 // A copied is the hub's own copy of frontend-app: its commits with their trees, the head of its
@@ -103,7 +104,15 @@ func (g *gatehouse) break2() {
 	g.ok(err)
 }
 
-// A red gate: no evidence of another kind, commit, branch, version or author opens can-merge.
+// provided has a commit of the provider in prod that passed for the version in force.
+func (g *gatehouse) provided() {
+	g.Helper()
+	g.run("backend-api", "b9", contract.VerifySuccess, 0)
+	g.deploy("backend-api", "prod", "b9")
+}
+
+// A red gate: no evidence of another kind, commit, branch, version or author opens can-merge or
+// can-deploy.
 func TestCanMergeIsClosed(t *testing.T) {
 	failed := func(r *hub.CheckResult) { r.State = hub.ResultFailed }
 	for _, test := range []struct {
@@ -191,8 +200,27 @@ func TestCanMergeIsClosed(t *testing.T) {
 			g.use(g.front)
 			test.do(g)
 			g.merge("frontend-app", "a1", hub.AnswerNo, test.reason)
+
+			// The provider runs a commit that passed for the version in force.
+			g.provided()
+			g.deployable("frontend-app", "a1", hub.AnswerNo, "")
 		})
 	}
+	t.Run("what fits another environment", func(t *testing.T) {
+		g := newGatehouse(t)
+		g.use(g.front)
+		_, err := g.AddEnvironment(g.Context(), g.back, contract.EnvironmentChange{InProject: contract.In(g.project.ID), Name: "staging"})
+		g.ok(err)
+		g.ran("a1", nil)
+		g.run("backend-api", "b1", contract.VerifySuccess, 1)
+		g.deploy("backend-api", "staging", "b1")
+		g.break2()
+		g.provided()
+		g.deployable("frontend-app", "a1", hub.AnswerNo, "backend-api has version 2 in prod")
+		got, err := g.CanDeploy(g.Context(), g.front, contract.Candidate{InProject: contract.In(g.project.ID), Repo: "frontend-app", Commit: id("a1"), Env: "staging"})
+		g.ok(err)
+		g.answered(got, hub.AnswerYes, "")
+	})
 	t.Run("bounds of a token hold", func(t *testing.T) {
 		g := newGatehouse(t)
 		bounds := coord.EvidenceBounds{Repo: "frontend-app", Checks: []string{contractTests}, Branch: "main"}
@@ -228,46 +256,52 @@ func TestCanMergeIsClosed(t *testing.T) {
 	})
 }
 
-// Honest users get their yes.
+// honestRows are what honest users rely on before they merge or deploy a commit of a consumer.
+var honestRows = []struct {
+	name string
+	do   func(g *gatehouse)
+}{
+	{"a run of the hub", func(g *gatehouse) { g.ran("a1", nil) }},
+	{"a run that an agent asked for, without a failure before", func(g *gatehouse) { g.ran("a1", func(r *hub.CheckResult) { r.By = "bob" }) }},
+	{"a run of another commit with the same tree", func(g *gatehouse) { g.copy.trees[id("a2")] = "t1"; g.ran("a2", nil) }},
+	{"a failure that the operator had run again", func(g *gatehouse) {
+		g.ran("a1", func(r *hub.CheckResult) { r.State = hub.ResultFailed })
+		g.ran("a1", func(r *hub.CheckResult) { r.Again = true })
+	}},
+	{"a flaky check that a completion ran again", func(g *gatehouse) {
+		g.ran("a1", func(r *hub.CheckResult) { r.State = hub.ResultFailed })
+		g.ran("a1", func(r *hub.CheckResult) { r.By = "bob"; r.Handoff = "h1" })
+	}},
+	{"a run for the version that it names", func(g *gatehouse) {
+		g.break2()
+		ref := g.ref(2)
+		g.ran("a1", func(r *hub.CheckResult) { r.Contract = ref })
+	}},
+	{"the version of the lock file", func(g *gatehouse) {
+		g.break2()
+		g.copy.locks[id("a1")] = `{"contracts":[{"name":"User","version":2,"digest":"` + coord.ContentHash(userSchema("name")) + `"}]}`
+		g.ran("a1", nil)
+	}},
+	{"a run for an earlier version, and a compatible change", func(g *gatehouse) {
+		g.ran("a1", nil)
+		_, err := g.update(userSchema("name", "avatar", "mail"))
+		g.ok(err)
+	}},
+	{"a repository in CI alone", func(g *gatehouse) { g.run("frontend-app", "a1", contract.VerifySuccess, 0) }},
+	{"all required checks, without a name", func(g *gatehouse) {
+		_, err := g.Test(g.Context(), g.back, contract.TestChange{InContract: contract.Of(g.project.ID, g.c.ID), Repo: "frontend-app", Check: contractTests, Remove: true})
+		g.ok(err)
+		g.allow(hub.RepositoryCheck{Repository: home, Name: contractTests, Digest: "d", Required: true})
+		g.ran("a1", nil)
+	}},
+}
+
+// Honest users get their yes. The table of the documents has the rows.
 func TestCanMergeOpens(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		do   func(g *gatehouse)
-	}{
-		{"a run of the hub", func(g *gatehouse) { g.ran("a1", nil) }},
-		{"a run that an agent asked for, without a failure before", func(g *gatehouse) { g.ran("a1", func(r *hub.CheckResult) { r.By = "bob" }) }},
-		{"a run of another commit with the same tree", func(g *gatehouse) { g.copy.trees[id("a2")] = "t1"; g.ran("a2", nil) }},
-		{"a failure that the operator had run again", func(g *gatehouse) {
-			g.ran("a1", func(r *hub.CheckResult) { r.State = hub.ResultFailed })
-			g.ran("a1", func(r *hub.CheckResult) { r.Again = true })
-		}},
-		{"a flaky check that a completion ran again", func(g *gatehouse) {
-			g.ran("a1", func(r *hub.CheckResult) { r.State = hub.ResultFailed })
-			g.ran("a1", func(r *hub.CheckResult) { r.By = "bob"; r.Handoff = "h1" })
-		}},
-		{"a run for the version that it names", func(g *gatehouse) {
-			g.break2()
-			ref := g.ref(2)
-			g.ran("a1", func(r *hub.CheckResult) { r.Contract = ref })
-		}},
-		{"the version of the lock file", func(g *gatehouse) {
-			g.break2()
-			g.copy.locks[id("a1")] = `{"contracts":[{"name":"User","version":2,"digest":"` + coord.ContentHash(userSchema("name")) + `"}]}`
-			g.ran("a1", nil)
-		}},
-		{"a run for an earlier version, and a compatible change", func(g *gatehouse) {
-			g.ran("a1", nil)
-			_, err := g.update(userSchema("name", "avatar", "mail"))
-			g.ok(err)
-		}},
-		{"a repository in CI alone", func(g *gatehouse) { g.run("frontend-app", "a1", contract.VerifySuccess, 0) }},
-		{"all required checks, without a name", func(g *gatehouse) {
-			_, err := g.Test(g.Context(), g.back, contract.TestChange{InContract: contract.Of(g.project.ID, g.c.ID), Repo: "frontend-app", Check: contractTests, Remove: true})
-			g.ok(err)
-			g.allow(hub.RepositoryCheck{Repository: home, Name: contractTests, Digest: "d", Required: true})
-			g.ran("a1", nil)
-		}},
-	} {
+	var text strings.Builder
+	text.WriteString("| an honest user has | `can-merge` | `can-deploy` |\n|---|---|---|\n")
+	for _, test := range honestRows {
+		fmt.Fprintf(&text, "| %s | yes | yes |\n", test.name)
 		t.Run(test.name, func(t *testing.T) {
 			g := newGatehouse(t)
 			g.use(g.front)
@@ -278,8 +312,12 @@ func TestCanMergeOpens(t *testing.T) {
 			}
 			entries := g.journal()
 			equal(g.desk, "last entry", entries[len(entries)-1], actions.ContractsReady)
+
+			g.provided()
+			g.deployable("frontend-app", "a1", hub.AnswerYes, "")
 		})
 	}
+	doctable.Check(t, contractsDoc, "honest users", text.String(), *updateTable)
 	t.Run("a repository without contracts, by the operator", func(t *testing.T) {
 		g := newGatehouse(t)
 		got, err := g.CanMerge(g.Context(), operator, contract.Candidate{InProject: contract.In(g.project.ID), Repo: "mobile-app", Commit: id("m1"), AllowNone: true})

@@ -3,16 +3,16 @@ package contract_test
 import (
 	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/service/contract"
+	"github.com/parley-agents/parley/internal/testing/doctable"
 )
 
-var updateTable = flag.Bool("update", false, "write the table of gates in docs/contracts.md")
+var updateTable = flag.Bool("update", false, "write the tables in docs/contracts.md")
 
 // A gateRow is one question of a gate of contracts, as the documents show it. pass reports whether
 // a caller gets through: without opening anything, or by opening the gate.
@@ -126,24 +126,8 @@ func TestGateTable(t *testing.T) {
 		})
 	}
 
-	const path, begin, end = "../../../docs/contracts.md", "<!-- gates -->\n", "<!-- /gates -->\n"
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok := strings.Cut(string(raw), begin)
-	_, after, closed := strings.Cut(rest, end)
-	if !ok || !closed {
-		t.Fatalf("%s has no place for the table", path)
-	}
-	want := before + begin + text.String() + end + after
-	if want == string(raw) {
-		return
-	}
-	if !*updateTable {
-		t.Fatalf("the table of gates in %s is not that of the code; run the test with -update", path)
-	}
-	if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	doctable.Check(t, contractsDoc, "gates", text.String(), *updateTable)
 }
+
+// contractsDoc is the document with the tables of the gates of contracts.
+const contractsDoc = "../../../docs/contracts.md"

@@ -3,12 +3,15 @@ package usage
 import (
 	"context"
 	"encoding/json"
+	"flag"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/internal/testing/doctable"
 )
 
 // told is a report of calls by an agent, in its own words.
@@ -177,6 +180,9 @@ func TestMoneyGate(t *testing.T) {
 	cheap := priced
 	cheap.Cost, cheap.Currency = 10, "USD"
 
+	word := map[bool]string{true: "spent", false: "open"}
+	var table strings.Builder
+	table.WriteString("| what is reported | budget of ada | budget of the hub |\n|---|---|---|\n")
 	for _, tt := range []struct {
 		name           string
 		reports        func(*till)
@@ -207,6 +213,7 @@ func TestMoneyGate(t *testing.T) {
 		{"honest: a turn without tokens", func(l *till) { l.known("ada", hub.ModelCall{ID: "c"}) }, "", false, false},
 		{"honest: little of a priced model", func(l *till) { l.known("ada", call("c", 1000)) }, "", false, false},
 	} {
+		fmt.Fprintf(&table, "| %s | %s | %s |\n", tt.name, word[tt.own], word[tt.hubBudget])
 		t.Run(tt.name, func(t *testing.T) {
 			l := openTill(t)
 			tt.reports(l)
@@ -227,7 +234,11 @@ func TestMoneyGate(t *testing.T) {
 			}
 		})
 	}
+	doctable.Check(t, "../../../docs/spend.md", "money", table.String(), *updateTable)
 }
+
+// updateTable is set to write the table of TestMoneyGate.
+var updateTable = flag.Bool("update", false, "write the table in docs/spend.md")
 
 // free prices a model at nothing.
 func (l *till) free(model string) {
