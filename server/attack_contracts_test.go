@@ -98,6 +98,7 @@ func (s *scene) contracts() {
 	s.try(err == nil, "an agent declared an environment")
 	_, err = rpc.Call(ctx, operator, coordination.MintToken, coordination.TokenParams{InProject: in, Agent: "mallory", Permissions: []coord.Permission{coord.PermitEvidence}})
 	s.try(err == nil, "a token for evidence without bounds was made")
+	s.evidenceOfCI()
 }
 
 // web is the folder of the repository web.
