@@ -173,7 +173,8 @@ func (h house) picture(b *strings.Builder) {
 		for to := range imports {
 			from, into := roomOf(pkg), roomOf(to)
 			isEverywhere := into == "hub" || into == "internal/ground"
-			if from != into && !isEverywhere && isDrawn(from) && isDrawn(into) {
+			areBoxes := from != into && isDrawn(from) && isDrawn(into)
+			if areBoxes && !isEverywhere {
 				arrows[[2]string{from, into}] = true
 			}
 		}
@@ -226,7 +227,8 @@ func (h house) list(b *strings.Builder) {
 		fmt.Fprintf(b, "**`%s`**: %s.\n\n", r.dir, r.is)
 		rows := 0
 		for _, pkg := range slices.Sorted(maps.Keys(h.imports)) {
-			if roomOf(pkg) != r.dir || (pkg == r.dir && r.dir != "hub") || h.synopsis[pkg] == "" {
+			isRoomItself := pkg == r.dir && r.dir != "hub"
+			if roomOf(pkg) != r.dir || isRoomItself || h.synopsis[pkg] == "" {
 				continue
 			}
 			if rows == 0 {

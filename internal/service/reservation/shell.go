@@ -109,7 +109,8 @@ func (x *question) gitTouches(ctx context.Context, g effects.Git, others []hub.R
 		}
 		all = append(all, r.Path)
 		isTouched := (f.Tracked && g.Tracked) || (!f.Tracked && g.Untracked)
-		if !f.Clean && isTouched && steps <= maxSteps && touches(x.file(r.Path), &steps) {
+		isCompared := isTouched && steps <= maxSteps
+		if !f.Clean && isCompared && touches(x.file(r.Path), &steps) {
 			dirty = append(dirty, r.Path)
 		}
 	}
