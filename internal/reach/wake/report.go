@@ -85,6 +85,9 @@ func (a *agentRecord) report(p Report) (string, error) {
 	}
 	s.Seen = a.now
 	s.Reported = a.now
+	if err := a.noteTrust(s.CLI); err != nil {
+		return "", err
+	}
 	s.Stamp = cmp.Or(p.Stamp, s.Stamp)
 	s.Cwd = cmp.Or(p.Cwd, s.Cwd)
 	s.Version = cmp.Or(p.Version, s.Version)

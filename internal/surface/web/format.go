@@ -181,7 +181,7 @@ func (v *visit) message(e hub.Envelope, short mailroom.ShortIDs) message {
 
 	// The words of another agent in a notice stand below its sentence.
 	if q, ok := e.QuotedWords(); ok {
-		m.Fields = []field{{Text: mailroom.Headline(e)}}
+		m.Fields = []field{{Text: short.Headline(e)}}
 		for _, one := range q.Said {
 			m.Fields = append(m.Fields, field{Name: one.Name, Text: plaintext.Text(one.Text)})
 		}
