@@ -156,7 +156,8 @@ func (w *Waiter) spendBefore(ctx context.Context, h cli.Hook, in cli.Input, raw 
 	isRun := os.Getenv(fleet.RunVariable) != ""
 	use, ok := w.CLI.ReadUse(h, raw)
 	changes := ok && use.Kind != cli.ReadTool
-	if isRun || in.Session == "" || in.Subagent || !changes || !w.CLI.Counts() {
+	isCounted := !isRun && in.Session != "" && !in.Subagent
+	if !isCounted || !changes || !w.CLI.Counts() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, beforeTime)
