@@ -86,6 +86,16 @@ func (c agentCommands) Allowed(ctx context.Context, folder, name string) (hub.Re
 	return c.s.checks.Allowed(ctx, folder, name)
 }
 
+// Confines implements keeper.Commands.
+func (c agentCommands) Confines() error {
+	err := c.s.shop.Confines()
+	if !errors.Is(err, workshop.ErrUnconfined) {
+		return err
+	}
+	return hub.Errorf(hub.CodeNotEnabled, "server.Confines", "the hub cannot confine a command on this machine, so the policy build lets an agent run nothing").
+		WithHint("keep it with --policy write, or ask for each command: --policy ask")
+}
+
 // RunIn implements keeper.Commands.
 func (c agentCommands) RunIn(ctx context.Context, agent hub.AgentID, folder string, command hub.RepositoryCheck) (keeper.Outcome, error) {
 	got, err := c.s.shop.Run(ctx, workshop.Job{InPlace: folder, Home: string(agent), Check: checkOf(command)})

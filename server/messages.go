@@ -7,6 +7,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/desk/cli"
 	"github.com/parley-agents/parley/internal/ground/process"
 	"github.com/parley-agents/parley/internal/reach/gateway"
 	"github.com/parley-agents/parley/internal/reach/notify"
@@ -31,6 +32,10 @@ func (s *Server) openWakes(ctx context.Context) (err error) {
 
 	o := wake.Options{Clock: s.clock, Bus: s.hints, Log: s.log, Limits: s.opts.Wakes, Stopping: s.stopping, Ended: process.Ended}
 	o.Budget = func(rd hub.Reader, agent hub.AgentID) (string, hub.Time, error) { return s.usage.Blocked(rd, agent) }
+	o.AsksTrust = func(name string) bool {
+		c, err := cli.Lookup(name)
+		return err == nil && c.Trust != ""
+	}
 	if s.postgres != nil {
 		o.Machine = s.postgres.Machine()
 		o.Away = s.postgres.Away

@@ -101,6 +101,18 @@ func TestHandoffIntoATeamIsAskedFor(t *testing.T) {
 		return bo.use(t, "acp_handoff", m{"action": "initiate", "to": "di", "task_id": task, "team": "auth", "title": "rotate the keys", "summary": "s", "next_step": "n", "success_criteria": []string{"c"}})
 	}
 
+	// unasked fails the test if an inbox still asks to approve a handoff.
+	unasked := func(t *testing.T, id string) {
+		t.Helper()
+		for _, key := range []string{keys["ana"], r.operator} {
+			var inbox struct{ Messages []hub.Envelope }
+			r.call(t, key, "acp/inbox", `{"peek":true}`).wantOK(t, &inbox)
+			if text := object(t, inbox.Messages); strings.Contains(text, "handoff "+id+" of ") {
+				t.Errorf("still asked for %s: %s", id, text)
+			}
+		}
+	}
+
 	t.Run("R3-159 the answer to the sender says that it waits, and who was asked", func(t *testing.T) {
 		has(t, propose(t), "is proposed (waits for approval in the team auth)", "di cannot accept it before it is approved; asked: ana or the operator")
 	})
@@ -110,7 +122,10 @@ func TestHandoffIntoATeamIsAskedFor(t *testing.T) {
 		if ok {
 			t.Errorf("accepted: %s", text)
 		}
-		has(t, text, "cannot be accepted before ana or the operator approves it")
+		has(t, text, "cannot be accepted before ana or the operator approves it", "you get a message when it is approved")
+		if strings.Contains(text, "to approve it") {
+			t.Errorf("it is advised to approve its own handoff: %s", text)
+		}
 	})
 	t.Run("approval_required is true, and approved is false", func(t *testing.T) {
 		var got struct {
@@ -145,6 +160,7 @@ func TestHandoffIntoATeamIsAskedFor(t *testing.T) {
 		}
 		has(t, ana.use(t, "acp_handoff", m{"action": "list"}), found[1]+" proposed (waits for approval in the team auth)")
 		ana.use(t, "acp_handoff", m{"action": "approve", "handoff_id": found[1]})
+		unasked(t, "h1")
 		approval := di.use(t, "acp_inbox", m{})
 		has(t, approval, "ana has approved the handoff of "+string(task))
 		if n := strings.Count(approval, "→ acp_handoff accept h1,"); n != 2 {
@@ -165,11 +181,19 @@ func TestHandoffIntoATeamIsAskedFor(t *testing.T) {
 		}
 		initiate()
 		r.call(t, r.operator, "parley/deny", `{"id":"h2","reason":"not now"}`).wantOK(t, nil)
+		unasked(t, "h2")
 		r.call(t, keys["di"], "acp/handoff", `{"action":"accept","handoff_id":"h2"}`).wantError(t, -32602, hub.CodeConflict)
 		initiate()
 		r.call(t, r.operator, "parley/approve", `{"id":"h3"}`).wantOK(t, nil)
+		unasked(t, "h3")
 		r.call(t, r.operator, "parley/approve", `{"id":"h3"}`).wantError(t, -32602, hub.CodeConflict)
 		r.call(t, keys["di"], "acp/handoff", `{"action":"accept","handoff_id":"h3"}`).wantOK(t, nil)
+	})
+	t.Run("a handoff that was withdrawn waits for no approval", func(t *testing.T) {
+		other := r.teamDo(t, r.operator, api.TeamParams{Action: "task", Team: "auth", Title: "c", Owner: "bo"}).Task.ID
+		r.call(t, keys["bo"], "acp/handoff", object(t, m{"action": "initiate", "to": "di", "task_id": other, "team": "auth", "title": "c", "summary": "s", "next_step": "n", "success_criteria": []string{"c"}})).wantOK(t, nil)
+		r.call(t, keys["bo"], "acp/handoff", `{"action":"withdraw","handoff_id":"h4"}`).wantOK(t, nil)
+		unasked(t, "h4")
 	})
 }
 

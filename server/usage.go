@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,6 +13,7 @@ import (
 	"github.com/parley-agents/parley/internal/desk/cli"
 	"github.com/parley-agents/parley/internal/desk/transcript"
 	"github.com/parley-agents/parley/internal/operation/api"
+	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/service/usage"
 )
@@ -214,17 +216,19 @@ func (s *Server) barred(rd hub.Reader, agent hub.AgentID) (string, error) {
 }
 
 // stops returns why a tool call of an agent is denied, whatever it changes: a person stopped the
-// agent, or a budget of an agent that the hub runs is spent. It is "" if the call may run.
+// agent, or a budget of an agent in a turn of the hub or in a session is spent. It is "" if the call
+// may run.
 func (s *Server) stops(ctx context.Context, agent hub.AgentID) string {
 	reason, err := hub.Read(ctx, s.store, func(rd hub.Reader) (string, error) {
 		isStopped, err := s.wakes.Stopped(rd, agent)
 		if isStopped || err != nil {
 			return stoppedText, err
 		}
-		if !s.keeper.InTurn(agent) {
-			return "", nil
+		works, err := s.works(rd, agent)
+		if !works || err != nil {
+			return "", err
 		}
-		reason, _, err := s.usage.Blocked(rd, agent)
+		reason, err := s.usage.Exceeded(rd, agent)
 		if reason != "" {
 			reason += "; end your turn now with a short summary of what is done and what is left"
 		}
@@ -235,6 +239,15 @@ func (s *Server) stops(ctx context.Context, agent hub.AgentID) string {
 		return ""
 	}
 	return reason
+}
+
+// works reports whether the hub runs a turn of an agent, or a session of it lives.
+func (s *Server) works(rd hub.Reader, agent hub.AgentID) (bool, error) {
+	if s.keeper.InTurn(agent) {
+		return true, nil
+	}
+	sessions, err := s.wakes.List(rd, agent)
+	return slices.ContainsFunc(sessions, func(one wake.Session) bool { return one.State != wake.SessionEnded }), err
 }
 
 // stoppedText is read by a model after the words of its CLI about a refused call.

@@ -66,14 +66,20 @@ func (w *wakeHub) socket(key string) *rpc.Client {
 // open opens an editor with a key.
 func (w *wakeHub) open(key string, agent hub.AgentID) *editor {
 	w.t.Helper()
+	return w.openAs(key, agent, make(chan error, 1))
+}
+
+// openAs is open for a test that reads from served how the window ended.
+func (w *wakeHub) openAs(key string, agent hub.AgentID, served chan error) *editor {
+	w.t.Helper()
 	e := &editor{asked: make(chan *acp.PermissionRequest, 4), answer: make(chan string, 4)}
 	fromAgent, toClient := io.Pipe()
 	fromClient, toAgent := io.Pipe()
-	served := make(chan error, 1)
 	go func() {
 		err := window.Serve(w.t.Context(), w.socket(key), window.Options{Agent: agent, Version: "test", Log: func(err error) { w.t.Log("window:", err) }}, fromClient, toClient)
 		toClient.Close()
 		served <- err
+		close(served)
 	}()
 	client, err := acp.Connect(w.t.Context(), fromAgent, toAgent, &acp.Options{Permissions: e, OnUpdate: e.note})
 	if err != nil {
@@ -117,7 +123,7 @@ func TestWindows(t *testing.T) {
 		return w, w.keepSelf("builder", func(p *api.KeepParams) { p.Policy = sandbox.PolicyAsk })
 	}
 
-	t.Run("an editor opens the kept session, sees its history and prompts it", func(t *testing.T) {
+	t.Run("an editor opens the kept session without its history and prompts it, and another loads it with the history", func(t *testing.T) {
 		w, dir := begin(t)
 		w.send("planner", api.SendParams{To: []hub.AgentID{"builder"}, Text: "first"})
 		w.turns("builder", dir, 1)
@@ -127,15 +133,17 @@ func TestWindows(t *testing.T) {
 		if err != nil || s.ID != "builder" {
 			t.Fatal(s, err)
 		}
-		w.until("the history is shown", func() bool { return strings.Contains(e.text(), "agent_message: done") }, func() any { return e.text() })
 		if got, stop := e.turn(t, s, "do nothing"); !strings.Contains(got, "done") || stop != "end_turn" {
 			t.Errorf("got %q, %s", got, stop)
+		}
+		if got := e.text(); strings.Contains(got, "_message: ") { // what its own turn said is in the answer
+			t.Errorf("session/new shows turns of before: %s", got)
 		}
 
 		// Mail starts a turn beside it, which the editor shows.
 		w.send("planner", api.SendParams{To: []hub.AgentID{"builder"}, Text: "second"})
 		w.until("the turn of the mail is shown", func() bool {
-			return strings.Count(e.text(), "user_message: ") == 2 && strings.Count(e.text(), "agent_message: done") >= 2
+			return strings.Count(e.text(), "user_message: ") == 1 && strings.Contains(e.text(), "agent_message: done")
 		}, func() any { return e.text() })
 
 		// Another editor loads the session and gets all of it.
@@ -258,6 +266,55 @@ func TestWindows(t *testing.T) {
 		}
 		if _, err := other.NewSession(t.Context(), w.opts.Home, nil); err == nil {
 			t.Error("a session in the hub's home was opened")
+		}
+	})
+
+	t.Run("a key that is revoked ends the window with words in the editor and an error", func(t *testing.T) {
+		w, dir := begin(t)
+		served := make(chan error, 1)
+		e := w.openAs(w.key("builder", "zed"), "builder", served)
+		s, err := e.NewSession(t.Context(), dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustCall(t, w.as(w.operator), api.RemoveWindow, api.WindowParams{Agent: "builder", Name: "zed"})
+		turn, err := s.Prompt(t.Context(), acp.Text("do nothing"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		said, _, err := turn.Text()
+		if err == nil {
+			t.Error("the prompt succeeded")
+		}
+		if err := <-served; hub.CodeOf(err) != hub.CodeUnauthenticated {
+			t.Errorf("the window ended with %v", err)
+		}
+		has(t, said, "[parley] ", `the key "window zed" of builder was revoked`, "parley agent window builder")
+		if strings.Contains(said, "parley agent key") {
+			t.Errorf("advised to make a key with all rights: %s", said)
+		}
+	})
+
+	t.Run("a question that was open before is named in a new session", func(t *testing.T) {
+		w, dir := begin(t)
+		one := w.open(w.key("builder", "one"), "builder")
+		first, err := one.NewSession(t.Context(), dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		turn, err := first.Prompt(t.Context(), acp.Text("do ask"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-one.asked
+		two := w.open(w.key("builder", "two"), "builder")
+		if _, err := two.NewSession(t.Context(), dir, nil); err != nil {
+			t.Fatal(err)
+		}
+		w.until("the question is named", func() bool { return strings.Contains(two.text(), "builder asks: ") }, func() any { return two.text() })
+		one.answer <- "opt_allow"
+		if _, _, err := turn.Text(); err != nil {
+			t.Error(err)
 		}
 	})
 

@@ -220,18 +220,6 @@ func writeGuardState(w io.Writer, s guardState) {
 	}
 }
 
-// offerGuard tells the person once for each repository that commits of agents can be checked.
-func (a *app) offerGuard(ctx context.Context, dir string) {
-	found, err := a.gitHook(ctx, []string{dir})
-	if err != nil {
-		return // no repository
-	}
-	home, err := a.homeDir()
-	if err == nil && guard.Offer(home, found) {
-		a.note(`commits of agents are not checked here; run "parley guard install" to refuse files that another agent is changing`)
-	}
-}
-
 func (a *app) guardCheckCommand() *cobra.Command {
 	var agent string
 	cmd := &cobra.Command{

@@ -120,7 +120,7 @@ func (a *app) launch(ctx context.Context, l *launching, args []string) error {
 func (a *app) launchHost(home string) launch.Host {
 	host := launch.Host{
 		Stdin: a.in, Stdout: a.out.raw, Stderr: a.err.raw, Text: a.err, Note: a.note,
-		Attended: isTerminal(a.in), Client: a.client, OfferRoot: a.offerRoot, OfferGuard: a.offerGuard, Flags: a.callFlags(),
+		Attended: isTerminal(a.in), Client: a.client, OfferRoot: a.offerRoot, Flags: a.callFlags(),
 	}
 	if host.Attended {
 		host.Ask = a.askYes

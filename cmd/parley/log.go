@@ -2,16 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/desk/watch"
-	"github.com/parley-agents/parley/internal/ground/text/plaintext"
 	"github.com/parley-agents/parley/internal/ground/text/shorten"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/service/mailroom"
@@ -111,7 +108,7 @@ func (c *conversation) show(e hub.Envelope) error {
 		fmt.Fprintln(c.out, c.paint(c.out, "2", day))
 	}
 	names := watch.Names(e)
-	text := logText(e)
+	text := logText(e, c.feed.Short)
 	if room := c.width - len("15:04 ") - len([]rune(names)) - 2; c.width > 0 && room > 20 {
 		text = shorten.Characters(text, room)
 	}
@@ -120,26 +117,6 @@ func (c *conversation) show(e hub.Envelope) error {
 }
 
 // logText returns the text of a message on one line, after its type if that is unusual.
-func logText(e hub.Envelope) string {
-	text := headline(e)
-	if e.Type == hub.TypeStatusUpdate {
-		return text
-	}
-	return strings.TrimSuffix(plaintext.Line(string(e.Type))+": "+text, ": ")
-}
-
-// headline returns the text of a message on one line: the member that says most, else all
-// members without ids.
-func headline(e hub.Envelope) string {
-	text := mailroom.Headline(e)
-	if text != plaintext.Line(string(e.Payload)) {
-		return text
-	}
-	var only map[string]json.RawMessage
-	if json.Unmarshal(e.Payload, &only) == nil && len(only) == 1 {
-		for _, value := range only {
-			return plaintext.Line(factText(value, nil))
-		}
-	}
-	return plaintext.Line(factsText(e.Payload, nil))
+func logText(e hub.Envelope, short mailroom.ShortIDs) string {
+	return localTimes(cutHashes(watch.Text(e, short)))
 }

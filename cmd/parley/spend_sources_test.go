@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -91,11 +92,18 @@ type usageCount struct {
 // hook runs a hook of the CLI.
 func (c *usageCount) hook(name string) {
 	c.t.Helper()
+	c.hookWith(name, nil)
+}
+
+// hookWith runs a hook of the CLI with more members of its input, and returns its output.
+func (c *usageCount) hookWith(name string, more map[string]any) string {
+	c.t.Helper()
 	input := map[string]any{"session_id": usageSession, "cwd": "/d", "hook_event_name": name}
+	maps.Copy(input, more)
 	if c.main != "" && c.cli != "copilot" { // whose hooks do not name it
 		input["transcript_path"] = filepath.Join(c.folder, c.main)
 	}
-	if len(c.told) > 0 {
+	if len(c.told) > 0 && more == nil { // the plugin tells them at the end of the turn
 		input["usage"] = json.RawMessage("[" + strings.Join(c.told, ",") + "]")
 		c.told = nil
 	}
@@ -109,13 +117,15 @@ func (c *usageCount) hook(name string) {
 	}
 	cmd := parley(c.t, append(c.env("builder"), "COPILOT_HOME="+c.folder), args...)
 	cmd.Stdin = strings.NewReader(string(raw))
-	if r := do(c.t, cmd); r.code != 0 || r.err != "" {
+	r := do(c.t, cmd)
+	if r.code != 0 || r.err != "" {
 		c.t.Fatalf("%s %s: exit %d: %s", c.cli, name, r.code, r.err)
 	}
 	if c.late != nil {
 		c.late()
 		c.late = nil
 	}
+	return r.out
 }
 
 // answers has the model answer once more, with odd counts; in a subagent if there is one.
@@ -311,4 +321,82 @@ func TestBadTranscripts(t *testing.T) {
 			t.Errorf("got %+v, want two calls more than %+v", got, total)
 		}
 	})
+}
+
+// terminalHooks are the hooks of each CLI at a prompt and before a tool, and its tool for commands.
+var terminalHooks = map[string]struct {
+	prompt, before, shell string
+	says                  bool // it shows a sentence of a hook to its user
+}{
+	"claude":   {"UserPromptSubmit", "PreToolUse", "Bash", true},
+	"codex":    {"UserPromptSubmit", "PreToolUse", "Bash", true},
+	"qwen":     {"UserPromptSubmit", "PreToolUse", "run_shell_command", true},
+	"gemini":   {"BeforeAgent", "BeforeTool", "run_shell_command", true},
+	"copilot":  {"userPromptSubmitted", "preToolUse", "bash", false},
+	"opencode": {"prompt", "before", "bash", false},
+	"pi":       {"prompt", "before", "bash", false},
+}
+
+// TestBudgetsInTerminals has a person prompt each CLI past a budget: the turn that spends it is refused
+// its next command where the transcript has the counts, else the next turn is; the first prompt after it
+// says so once, on the screen where the CLI can.
+func TestBudgetsInTerminals(t *testing.T) {
+	for _, s := range usageSources {
+		t.Run(s.cli, func(t *testing.T) {
+			t.Parallel()
+			c := &usageCount{house: newHouse(t), usageSource: s, folder: t.TempDir()}
+			of := terminalHooks[s.cli]
+			command := map[string]any{"command": "touch a.txt"}
+			call := map[string]any{"tool_name": of.shell, "tool_input": command}
+			if s.cli == "copilot" {
+				call = map[string]any{"toolName": of.shell, "toolArgs": command}
+			}
+			tool := func() string {
+				t.Helper()
+				return c.hookWith(of.before, call)
+			}
+			const spent = "budget b1 of builder"
+
+			c.hook(s.start)
+			c.ok(c.operator("budget", "set", "builder", "--tokens", "100", "--per", "day"), nil)
+			prompt := func() string { return c.hookWith(of.prompt, map[string]any{"prompt": plantedWord}) }
+			if out := prompt(); strings.Contains(out, spent) {
+				t.Errorf("before anything was spent: %s", out)
+			}
+			c.answers(false) // 61 tokens
+			if out := tool(); out != "" {
+				t.Errorf("within the budget: %s", out)
+			}
+			c.answers(false)
+			isTranscript := s.main != ""
+			out := tool()
+			if got := strings.Contains(out, spent); got != isTranscript {
+				t.Errorf("the command after the spent budget: %q", out)
+			}
+			if isTranscript {
+				contains(t, out, "parley budget remove b1")
+			}
+			c.hook(s.stop)
+
+			first, second := prompt(), prompt()
+			contains(t, first, spent)
+			if got := strings.Contains(first, `"systemMessage":"Parley: budget b1`); got != of.says {
+				t.Errorf("on the screen: %s", first)
+			}
+			if strings.Contains(second, spent) {
+				t.Errorf("it is said twice: %s", second)
+			}
+			contains(t, tool(), spent)
+
+			c.ok(c.operator("budget", "remove", "b1"), nil)
+			if out := tool(); out != "" {
+				t.Errorf("after the budget was removed: %s", out)
+			}
+			c.hook(s.stop)
+			c.hook(s.end)
+			if got := c.spend("").Total; got.Tokens != c.want {
+				t.Errorf("got %+v, the model said %+v", got.Tokens, c.want)
+			}
+		})
+	}
 }

@@ -9,13 +9,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
-	"github.com/parley-agents/parley/internal/ground/text/pattern"
 	"github.com/parley-agents/parley/internal/ground/text/plaintext"
 	"github.com/parley-agents/parley/internal/ground/text/shorten"
 	"github.com/parley-agents/parley/internal/operation/api"
@@ -90,7 +88,7 @@ func readThread(ctx context.Context, c *rpc.Client, e hub.Envelope, arg string) 
 func writeMessageTrace(w io.Writer, t mailroom.Trace, around thread) {
 	e := t.Message
 	short := around.short
-	text := shorten.Line(headline(e), maxHeadline)
+	text := shorten.Line(localTimes(cutHashes(short.Headline(e))), maxHeadline)
 	fmt.Fprintf(w, "%s %s: %q from %s to %s\n", short.Of(string(e.ID)), state(e.Status).on(w), text, e.From, mailroom.JoinTo(e.To))
 
 	var f facts
@@ -218,56 +216,13 @@ func entryText(e hub.Entry) string {
 	return plaintext.Line(text)
 }
 
-// longID finds an id in full.
-var longID = pattern.New(`^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
-
 // factsText returns the facts of a journal entry for a person: name and value of each,
 // without hashes and without ids that have no short form.
 func factsText(raw json.RawMessage, short mailroom.ShortIDs) string {
-	var all map[string]json.RawMessage
-	if json.Unmarshal(raw, &all) != nil {
-		return string(raw)
-	}
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		text := factText(all[name], short)
-		if text != "" && !strings.HasSuffix(name, "sha256") {
-			parts = append(parts, strings.ReplaceAll(name, "_", " ")+" "+text)
-		}
-	}
-	return strings.Join(parts, ", ")
+	return localTimes(cutHashes(mailroom.Text{Short: short, When: when}.Facts(raw)))
 }
 
 // factText returns the value of a fact, "" for one that says nothing to a person.
 func factText(raw json.RawMessage, short mailroom.ShortIDs) string {
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		if t, err := time.Parse(time.RFC3339, s); err == nil {
-			return when(hub.At(t))
-		}
-		if id := short.Of(s); !longID().MatchString(id) {
-			return localTimes(cutHashes(id))
-		}
-		return ""
-	}
-
-	var list []json.RawMessage
-	if json.Unmarshal(raw, &list) == nil {
-		var parts []string
-		for _, v := range list {
-			if text := factText(v, short); text != "" {
-				parts = append(parts, text)
-			}
-		}
-		return strings.Join(parts, " ")
-	}
-
-	var inner map[string]json.RawMessage
-	if json.Unmarshal(raw, &inner) == nil {
-		if text := factsText(raw, short); text != "" {
-			return "(" + text + ")"
-		}
-		return ""
-	}
-	return string(raw)
+	return localTimes(cutHashes(mailroom.Text{Short: short, When: when}.Fact(raw)))
 }

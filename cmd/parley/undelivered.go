@@ -26,7 +26,7 @@ operator and auditors. "parley retry" sends a message again.`,
 		writeList(w, "undelivered messages", "ID, SENT, FROM, MISSED BY, STATUS, WHY, SENT AGAIN AS, TEXT", got.Messages, func(u mailroom.Undelivered) []any {
 			e := u.Message
 			again := cmp.Or(got.ShortIDs.Of(string(u.Retried)), "-")
-			return []any{got.ShortIDs.Of(string(e.ID)), e.CreatedAt, e.From, mailroom.JoinTo(u.Missed), state(e.Status), cmp.Or(u.Reason, "-"), again, shorten.Line(headline(e), 60)}
+			return []any{got.ShortIDs.Of(string(e.ID)), e.CreatedAt, e.From, mailroom.JoinTo(u.Missed), state(e.Status), cmp.Or(u.Reason, "-"), again, shorten.Line(got.ShortIDs.Headline(e), 60)}
 		})
 	})
 }

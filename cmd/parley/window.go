@@ -22,8 +22,8 @@ func (a *app) acpServeCommand() *cobra.Command {
 		Use:   "serve [AGENT]",
 		Short: "Show a kept agent in an editor",
 		Long: `Be an ACP agent on standard input and output that is the kept agent AGENT. An editor that
-starts this command opens the agent's session, shows its history, prompts it and answers
-its questions. The hub still runs the agent: mail starts turns, and every turn is
+starts this command opens the agent's session, prompts it and answers its questions; a
+session that it loads begins with the history. The hub still runs the agent: mail starts turns, and every turn is
 recorded.
 
 In the agent's folder the editor opens the agent's own session. In another folder it

@@ -51,6 +51,7 @@ var claude = CLI{
 		hooks: []Hook{
 			{"SessionStart", Start}, {"UserPromptSubmit", Prompt}, {"PreToolUse", Before}, {"PostToolUse", Tool}, {"PostToolUseFailure", After}, {"Stop", TurnEnd}, {"StopFailure", Failed}, {"Notification", Waiting}, {"PreCompact", Compact}, {"SessionEnd", End},
 		},
+		Says:   true,
 		answer: claudeAnswer,
 		plan: func(c CLI, p *planner) {
 			manifest := p.json("plugin/.claude-plugin/plugin.json", object{"name": "parley", "version": "1.0.0", "description": "Mail of a Parley hub"})

@@ -86,6 +86,10 @@ type launching struct {
 	// session shows them.
 	Tells bool `json:"-"`
 
+	// Says says that the output of its hooks may have a systemMessage, which the CLI shows to its
+	// user and not to the model.
+	Says bool `json:"-"`
+
 	// RootOnly says that the CLI reads the file of its plan only if root owns it. Other
 	// users connect it with a file of their own.
 	RootOnly bool `json:"-"`

@@ -57,6 +57,7 @@ var codex = CLI{
 		hooks: []Hook{
 			{"SessionStart", Start}, {"UserPromptSubmit", Prompt}, {"PreToolUse", Before}, {"PostToolUse", Tool}, {"Stop", TurnEnd}, {"PermissionRequest", Waiting}, {"SessionEnd", End},
 		},
+		Says:   true,
 		answer: claudeAnswer,
 		turn:   codexTurn,
 		opened: codexOpened,

@@ -29,6 +29,7 @@ var gemini = CLI{
 		hooks: []Hook{
 			{"SessionStart", Start}, {"BeforeAgent", Prompt}, {"BeforeTool", Before}, {"AfterTool", Tool}, {"AfterAgent", TurnEnd}, {"Notification", Waiting}, {"SessionEnd", End},
 		},
+		Says: true,
 		answer: func(h Hook, text string) any {
 			if h.Event == TurnEnd {
 				return map[string]string{"decision": "deny", "reason": text}

@@ -127,14 +127,35 @@ func ReadInput(raw []byte) (Input, error) {
 // Answer returns the output of a hook that shows a text to the model: as context, or
 // at the end of a turn as the reason to go on. It is empty for an empty text, and for
 // a hook that cannot show one.
-func (c CLI) Answer(h Hook, text string) []byte {
+func (c CLI) Answer(h Hook, text string) []byte { return c.AnswerAndSay(h, text, "") }
+
+// AnswerAndSay is Answer with a sentence for the user of a CLI that can show one.
+func (c CLI) AnswerAndSay(h Hook, text, screen string) []byte {
 	cannotShow := c.answer == nil || slices.Contains([]Event{Before, Waiting, Failed, Compact, End}, h.Event)
-	if text == "" || cannotShow {
+	if !c.Says {
+		screen = ""
+	}
+	if (text == "" && screen == "") || cannotShow {
 		return nil
 	}
-	out, err := json.Marshal(c.answer(h, text))
+
+	var answer any = struct{}{}
+	if text != "" {
+		answer = c.answer(h, text)
+	}
+	out, err := json.Marshal(answer)
 	if err != nil {
 		return nil
+	}
+	if screen != "" {
+		var members map[string]any
+		if json.Unmarshal(out, &members) != nil || members == nil {
+			return nil
+		}
+		members["systemMessage"] = screen
+		if out, err = json.Marshal(members); err != nil {
+			return nil
+		}
 	}
 	return append(out, '\n')
 }

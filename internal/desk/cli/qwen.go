@@ -42,6 +42,7 @@ var qwen = CLI{
 		hooks: []Hook{
 			{"SessionStart", Start}, {"UserPromptSubmit", Prompt}, {"PreToolUse", Before}, {"PostToolUse", Tool}, {"PostToolUseFailure", After}, {"Stop", TurnEnd}, {"StopFailure", Failed}, {"Notification", Waiting}, {"SessionEnd", End},
 		},
+		Says:   true,
 		answer: claudeAnswer,
 		hand: func(_ context.Context, t Target, n Notice) error {
 			if t.Launch.Input == "" {

@@ -385,19 +385,11 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// TestOffers has each repository offered once.
-func TestOffers(t *testing.T) {
-	r := newRepository(t)
+// TestRecord has a home know the repositories whose hook calls the guard.
+func TestRecord(t *testing.T) {
 	home := t.TempDir()
-	h := r.find(r.program(0))
-	if !guard.Offer(home, h) || guard.Offer(home, h) {
-		t.Error("the guard is not offered once")
-	}
 	other := newRepository(t)
 	installed := other.install(other.program(0))
-	if guard.Offer(home, installed) {
-		t.Error("the guard is offered where it is")
-	}
 	if err := guard.Note(home, installed, true); err != nil {
 		t.Error(err)
 	}

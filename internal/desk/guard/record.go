@@ -11,7 +11,6 @@ import (
 
 // A record has the repositories that the guard of a home knows, by their hooks folders.
 type record struct {
-	Offered   []string `json:"offered"`   // whose user was told of the guard
 	Installed []string `json:"installed"` // whose hook calls the guard
 }
 
@@ -34,17 +33,6 @@ func (r record) save(home string) error {
 		return err
 	}
 	return durable.WriteFile(recordFile(home), append(raw, '\n'), 0o600)
-}
-
-// Offer reports whether the user of a home is to be told that the guard can be installed in a
-// repository: once for each, and never for one that has or cannot have it.
-func Offer(home string, h GitHook) bool {
-	r := readRecord(home)
-	if h.State != HookAbsent || slices.Contains(r.Offered, h.Folder) {
-		return false
-	}
-	r.Offered = append(r.Offered, h.Folder)
-	return r.save(home) == nil // else it would be told each time
 }
 
 // Note records that a hook calls the guard, or does no longer.

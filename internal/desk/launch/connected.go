@@ -39,7 +39,6 @@ func (l *Launch) runConnected(ctx context.Context, binary string) error {
 		return err
 	}
 
-	l.OfferGuard(ctx, l.Dir)
 	l.identity.Agent = agent
 	args := l.Args
 	if len(args) > 0 && args[0] == "--" {

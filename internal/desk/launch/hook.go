@@ -72,6 +72,9 @@ func (w *Waiter) Hook(ctx context.Context, name string, in io.Reader) []byte {
 		return nil
 	}
 	if h.Event == cli.Before || h.Event == cli.After { // of which only the guard hears
+		if h.Event == cli.Before && !w.Unguarded {
+			w.spendBefore(ctx, h, input, raw)
+		}
 		return w.Guard(ctx, h, raw)
 	}
 
@@ -87,7 +90,8 @@ func (w *Waiter) Hook(ctx context.Context, name string, in io.Reader) []byte {
 		w.spend(ctx, h.Event, input)
 		return nil
 	}
-	return w.CLI.Answer(h, w.tell(ctx, h, input, raw))
+	text, screen := w.tell(ctx, h, input, raw)
+	return w.CLI.AnswerAndSay(h, text, screen)
 }
 
 // Guard asks the guard about a tool call and returns the output for the CLI.
@@ -113,8 +117,9 @@ func (w *Waiter) guard() *guard.Guard {
 	}
 }
 
-// tell tells the hub of an event and returns the text for the model.
-func (w *Waiter) tell(ctx context.Context, h cli.Hook, input cli.Input, raw []byte) string {
+// tell tells the hub of an event and returns the text for the model, and the sentence for the
+// person at the session.
+func (w *Waiter) tell(ctx context.Context, h cli.Hook, input cli.Input, raw []byte) (text, screen string) {
 	w.Session = input.Session
 	w.Dir = input.Dir
 	if w.CLI.Follows() {
@@ -146,7 +151,6 @@ func (w *Waiter) tell(ctx context.Context, h cli.Hook, input cli.Input, raw []by
 
 	// The text for the CLI is the instruction, at the start of a session, the hub's notice, and
 	// the notes of the guard.
-	text := ""
 	if h.Event == cli.Start && w.CLI.Tells && w.launch.Agent != "" {
 		text = briefing.Instruction(w.launch.Agent)
 	}
@@ -154,6 +158,7 @@ func (w *Waiter) tell(ctx context.Context, h cli.Hook, input cli.Input, raw []by
 	if err == nil {
 		if advice, err := rpc.Call(ctx, client, api.ReportWake, w.report(h, input)); err == nil {
 			text += "\n" + advice.Notice
+			screen = advice.Screen
 		}
 	}
 
@@ -164,7 +169,7 @@ func (w *Waiter) tell(ctx context.Context, h cli.Hook, input cli.Input, raw []by
 	if w.CLI.Detached && begins && err == nil {
 		w.detach(os.LookupEnv)
 	}
-	return strings.TrimSpace(text + "\n" + <-notes)
+	return strings.TrimSpace(text + "\n" + <-notes), screen
 }
 
 // spendEvents are the events at which the usage since the event before is told.

@@ -72,9 +72,6 @@ type Host struct {
 	// OfferRoot offers the person to let the hub check handoffs in a folder.
 	OfferRoot func(ctx context.Context, c *rpc.Client, dir string) error
 
-	// OfferGuard tells the person, once for each repository, that commits can be checked.
-	OfferGuard func(ctx context.Context, dir string)
-
 	// Connected tells the person of a connection that was made.
 	Connected func(c *connect.Connection, done connect.Result) error
 
@@ -136,7 +133,6 @@ func (l *Launch) Run(ctx context.Context) error {
 		return err
 	}
 
-	l.OfferGuard(ctx, l.Dir)
 	plan, err := l.prepare(binary, key)
 	if err != nil {
 		return err

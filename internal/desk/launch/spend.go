@@ -38,8 +38,9 @@ const (
 	lateTime    = 2 * time.Second // after the end of a turn, while its hook may still read
 	lockTime    = time.Second     // that a hook waits for another process with the same ledger
 	readTime    = 1500 * time.Millisecond
-	restTime    = 10 * time.Second    // for the usage of a CLI that has ended
-	sessionTime = 90 * 24 * time.Hour // after which the cursors of a session are removed
+	beforeTime  = 200 * time.Millisecond // before a tool call, which waits
+	restTime    = 10 * time.Second       // for the usage of a CLI that has ended
+	sessionTime = 90 * 24 * time.Hour    // after which the cursors of a session are removed
 )
 
 // A ledger remembers which usage of a session was told to the hub. It has no text of the session.
@@ -148,6 +149,36 @@ func (w *Waiter) spend(ctx context.Context, event cli.Event, in cli.Input) {
 	w.tellUsage(ctx, &l, isNew)
 }
 
+// spendBefore tells the hub the model calls of the turn so far before a tool changes files or runs a
+// command, so that the answer about the tool knows whether a budget is spent. What does not fit into
+// beforeTime is told later. It makes no request if the transcripts have not grown.
+func (w *Waiter) spendBefore(ctx context.Context, h cli.Hook, in cli.Input, raw []byte) {
+	isRun := os.Getenv(fleet.RunVariable) != ""
+	use, ok := w.CLI.ReadUse(h, raw)
+	changes := ok && use.Kind != cli.ReadTool
+	isCounted := !isRun && in.Session != "" && !in.Subagent
+	if !isCounted || !changes || !w.CLI.Counts() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, beforeTime)
+	defer cancel()
+	path := ledgerPath(w.Home, w.CLI.Name, in.Session)
+	unlock, ok := lockLedger(ctx, path)
+	defer unlock()
+	if !ok {
+		return
+	}
+	l, isNew := openLedger(path, w.CLI.Name, in.Session)
+	if isNew {
+		return // the end of the turn reads the end of the transcript
+	}
+	l.Transcript = cmp.Or(in.Transcript, l.Transcript)
+	if l.hasMore(w.CLI) {
+		l.begin()
+		w.tellUsage(ctx, &l, false)
+	}
+}
+
 // readLate reads what comes into the transcripts of the session between its turns, until ctx ends:
 // some CLIs write the last call of a turn after the hook at its end.
 func (w *Waiter) readLate(ctx context.Context) {
@@ -204,9 +235,7 @@ func (l *ledger) hasMore(c cli.CLI) bool {
 // note notes an event of the newest turn. An error of the model does not end it: some CLIs try
 // again in the same turn.
 func (l *ledger) note(event cli.Event, now hub.Time) {
-	if n := len(l.Turns); n == 0 || !l.Turns[n-1].End.IsZero() {
-		l.Turns = append(l.Turns, turn{})
-	}
+	l.begin()
 	if event == cli.Failed || event == cli.Waiting {
 		return
 	}
@@ -214,6 +243,13 @@ func (l *ledger) note(event cli.Event, now hub.Time) {
 	last.End = now
 	last.By = event
 	last.Due = event == cli.TurnEnd
+}
+
+// begin adds a turn after one that has ended.
+func (l *ledger) begin() {
+	if n := len(l.Turns); n == 0 || !l.Turns[n-1].End.IsZero() {
+		l.Turns = append(l.Turns, turn{})
+	}
 }
 
 // split returns the calls of each turn, by their times: a CLI may write the last call of a turn

@@ -9,6 +9,7 @@ package watch
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 
@@ -24,6 +25,8 @@ import (
 type Feed struct {
 	Filter api.QueryParams
 	Most   int // messages that a call returns; older ones are left out. 0 for no bound
+
+	Short mailroom.ShortIDs // of the messages that the last call returned
 
 	last  hub.Time                // when the last message was sent
 	shown map[hub.EnvelopeID]bool // messages of that time
@@ -41,12 +44,14 @@ func (f *Feed) Next(ctx context.Context, client *rpc.Client) ([]hub.Envelope, er
 	whole := p.Limit == 0 && !p.Since.IsZero() // follow the pages
 
 	var found []hub.Envelope
+	f.Short = mailroom.ShortIDs{}
 	for {
 		got, err := rpc.Call(ctx, client, api.Query, p)
 		if err != nil {
 			return nil, err
 		}
 		found = append(found, got.Messages...)
+		maps.Copy(f.Short, got.ShortIDs)
 		p.Cursor = got.Next
 		isEnough := f.Most > 0 && len(found) >= f.Most
 		if p.Cursor == "" || !whole || isEnough {
@@ -84,11 +89,13 @@ func Names(e hub.Envelope) string {
 }
 
 // Text returns the text of a message on one line, after its type if that is unusual.
-func Text(e hub.Envelope) string {
-	if e.Type == hub.TypeStatusUpdate {
-		return mailroom.Headline(e)
+func Text(e hub.Envelope, short mailroom.ShortIDs) string {
+	text := short.Headline(e)
+	name := plaintext.Line(string(e.Type))
+	if e.Type == hub.TypeStatusUpdate || text == name {
+		return text
 	}
-	return plaintext.Line(string(e.Type)) + ": " + mailroom.Headline(e)
+	return name + ": " + text
 }
 
 // A Connection makes a client. It is called again when the hub was away: the hub may

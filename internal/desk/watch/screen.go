@@ -35,7 +35,8 @@ type reading struct {
 	now      *api.Overview // nil if it was not read
 	handoffs []handoff.Report
 	messages []hub.Envelope
-	problem  string // why the hub cannot be read; "" if it can
+	short    mailroom.ShortIDs // of the messages
+	problem  string            // why the hub cannot be read; "" if it can
 }
 
 // An outcome is the result of an answer.
@@ -102,7 +103,7 @@ func (s *screen) take(n reading) {
 	s.dropped += len(n.messages) - len(fresh)
 	rows := slices.Clone(s.rows)
 	for _, e := range fresh {
-		rows = append(rows, row{e.CreatedAt.Local(), Names(e), ansi.Truncate(Text(e), maxText, "…")})
+		rows = append(rows, row{e.CreatedAt.Local(), Names(e), ansi.Truncate(Text(e, n.short), maxText, "…")})
 	}
 	if over := len(rows) - maxRows; over > 0 {
 		s.dropped += over

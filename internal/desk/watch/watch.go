@@ -182,7 +182,9 @@ func (r *reader) run(ctx context.Context, send func(reading)) error {
 
 // read reads the new messages and, if whole is set, the state of the hub.
 func (r *reader) read(ctx context.Context, client *rpc.Client, whole bool) (n reading, err error) {
-	if n.messages, err = r.feed.Next(ctx, client); err != nil || !whole {
+	n.messages, err = r.feed.Next(ctx, client)
+	n.short = r.feed.Short
+	if err != nil || !whole {
 		return n, err
 	}
 	got, err := rpc.Call(ctx, client, api.Now, api.None{})
@@ -212,7 +214,7 @@ func Plain(ctx context.Context, o Options) error {
 	waits := map[string]attention.Item{}
 	return newReader(o.Connect).run(ctx, func(n reading) {
 		for _, e := range n.messages {
-			fmt.Fprintf(o.Out, "%s %s  %s\n", e.CreatedAt.Local().Format("15:04"), Names(e), Text(e))
+			fmt.Fprintf(o.Out, "%s %s  %s\n", e.CreatedAt.Local().Format("15:04"), Names(e), Text(e, n.short))
 		}
 		if n.now == nil {
 			return

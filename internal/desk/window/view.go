@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -52,6 +54,13 @@ func (v *view) follow() { v.once.Do(func() { go v.run() }) }
 
 // run sends events until the session is not shown any more or the hub refuses the window.
 func (v *view) run() {
+	v.mu.Lock()
+	for _, id := range slices.Sorted(maps.Keys(v.asks)) {
+		if len(v.mine) == 0 {
+			v.sayAsk(v.asks[id])
+		}
+	}
+	v.mu.Unlock()
 	for v.life.Err() == nil {
 		v.mu.Lock()
 		after := v.after
@@ -97,9 +106,15 @@ func (v *view) withdrawAll() {
 	}
 }
 
-// fail ends the turns of this window with an error.
+// fail ends the turns of this window with an error. A key that is not valid any more ends the
+// window with it, after words in the session.
 func (v *view) fail(err error) {
 	v.Log(err)
+	if hub.CodeOf(err) == hub.CodeUnauthenticated {
+		told := rpc.Describe(err, rpc.Commands)
+		v.say(strings.TrimSuffix(told.Message+"; "+told.Hint, "; "))
+		defer v.end(err)
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for turn, ended := range v.mine {
@@ -108,8 +123,9 @@ func (v *view) fail(err error) {
 	}
 }
 
-// replay sends the prompts and updates up to an event.
-func (v *view) replay(ctx context.Context, last int64) error {
+// replay reads the events up to last, for the questions that are still open. It sends the prompts
+// and updates if show is set.
+func (v *view) replay(ctx context.Context, last int64, show bool) error {
 	var after int64
 	for after < last {
 		got, err := rpc.Call(ctx, v.hub, api.FollowSession, api.SessionEventsParams{Agent: v.agent, Session: v.id, After: after})
@@ -117,7 +133,14 @@ func (v *view) replay(ctx context.Context, last int64) error {
 			return err
 		}
 		for _, e := range got.Events {
-			if after = e.N; e.N <= last {
+			after = e.N
+			switch {
+			case e.N > last:
+			case e.Kind == keeper.EventAsk:
+				v.asks[e.Ask.ID] = &ask{Ask: *e.Ask}
+			case e.Kind == keeper.EventDecided:
+				delete(v.asks, e.Question)
+			case show:
 				v.show(ctx, e)
 			}
 		}
@@ -147,7 +170,7 @@ func (v *view) handle(e keeper.Event) {
 		if len(v.mine) > 0 {
 			v.request(one)
 		} else if !v.quiet {
-			v.say(fmt.Sprintf("%s asks: %s\nIt waits for an answer: parley agent answer %s %d yes, or no. A prompt shows the question here, too.", v.agent, e.Ask.Text, v.agent, e.Ask.ID))
+			v.sayAsk(one)
 		}
 	case keeper.EventDecided:
 		if one := v.asks[e.Question]; one != nil && one.withdraw != nil {
@@ -212,6 +235,11 @@ func (v *view) say(text string) {
 	if err := v.session.UpdateV1(v.life, u); err != nil && v.life.Err() == nil {
 		v.Log(err)
 	}
+}
+
+// sayAsk names a question that no turn of this window waits for.
+func (v *view) sayAsk(one *ask) {
+	v.say(fmt.Sprintf("%s asks: %s\nIt waits for an answer: parley agent answer %s %d yes, or no. A prompt shows the question here, too.", v.agent, one.Text, v.agent, one.ID))
 }
 
 // begin gives the hub a prompt and returns its turn and the channel that gets the end of it.

@@ -4,7 +4,8 @@
 //
 // session/list has the session that the hub keeps, whose id is the name of the agent, and the
 // further sessions that windows opened. session/new in the folder of the agent opens the kept
-// session and shows its history; in another folder it begins a further session. Turns of mail and
+// session and shows what happens from then on; session/load repeats the history first. session/new
+// in another folder begins a further session. Turns of mail and
 // of other windows are shown as they happen. A permission request goes to every window that waits
 // for a turn of the session; the first answer counts.
 package window
@@ -42,8 +43,10 @@ type window struct {
 	Options
 	hub *rpc.Client
 
-	// life ends with the connection, and all followers with it.
+	// life ends with the connection, and all followers with it. end ends the connection with an
+	// error.
 	life context.Context
+	end  context.CancelCauseFunc
 
 	mu    sync.Mutex // guards views
 	views map[acp.SessionID]*view
@@ -55,9 +58,9 @@ func Serve(ctx context.Context, client *rpc.Client, o Options, r io.Reader, w io
 	if o.Log == nil {
 		o.Log = func(error) {}
 	}
-	life, end := context.WithCancel(ctx)
-	defer end()
-	win := &window{Options: o, hub: client, life: life, views: map[acp.SessionID]*view{}}
+	life, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	win := &window{Options: o, hub: client, life: life, end: end, views: map[acp.SessionID]*view{}}
 	shown, err := rpc.Call(ctx, client, api.ListShown, api.KeptSessionsParams{Agent: o.Agent})
 	if err != nil {
 		return err
@@ -70,12 +73,12 @@ func Serve(ctx context.Context, client *rpc.Client, o Options, r io.Reader, w io
 	if o.Agent != "" {
 		title = string(o.Agent)
 	}
-	err = acp.Serve(ctx, &acp.Agent{
+	err = acp.Serve(life, &acp.Agent{
 		Name: "parley", Title: title, Version: o.Version,
 		Prompt: win.prompt, NewSession: win.newSession, LoadSession: win.loadSession, ListSessions: win.listSessions, CloseSession: win.closeSession,
 		Opened: win.opened,
 	}, r, w)
-	end()
+	end(nil)
 	win.leave()
 	return err
 }
@@ -156,8 +159,7 @@ func (w *window) newSession(ctx context.Context, s *acp.AgentSession) error {
 	at := slices.IndexFunc(kept, func(one keeper.Session) bool { return same(one.Dir, s.Dir) })
 	if at >= 0 && w.view(acp.SessionID(kept[at].ID)) == nil {
 		s.ID = acp.SessionID(kept[at].ID)
-		w.add(&view{window: w, agent: kept[at].Agent, id: kept[at].ID, session: s})
-		return nil
+		return w.show(ctx, s, kept[at], false)
 	}
 
 	// Elsewhere the window must be of one agent.
@@ -178,7 +180,9 @@ func (w *window) newSession(ctx context.Context, s *acp.AgentSession) error {
 		return wire(err)
 	}
 	s.ID = acp.SessionID(opened.ID)
-	w.add(&view{window: w, agent: opened.Agent, id: opened.ID, session: s, after: opened.Last})
+	v := w.newView(s, opened)
+	v.after = opened.Last
+	w.add(v)
 	return nil
 }
 
@@ -200,14 +204,23 @@ func (w *window) loadSession(ctx context.Context, s *acp.AgentSession, replay bo
 		return wire(err)
 	}
 
-	// The history up to now is repeated before the answer; what follows is shown after it.
-	v := &view{window: w, agent: opened.Agent, id: opened.ID, session: s}
-	if replay {
-		err = v.replay(ctx, opened.Last)
-	}
+	return w.show(ctx, s, opened, replay)
+}
+
+// show makes a view of a session that was opened. Its history is read up to now, for the open
+// questions, and repeated before the answer if replay is set; what follows is shown after it.
+func (w *window) show(ctx context.Context, s *acp.AgentSession, opened keeper.Session, replay bool) error {
+	v := w.newView(s, opened)
+	err := v.replay(ctx, opened.Last, replay)
 	v.after = opened.Last
 	w.add(v)
 	return wire(err)
+}
+
+func (w *window) newView(s *acp.AgentSession, opened keeper.Session) *view {
+	v := &view{window: w, agent: opened.Agent, id: opened.ID, session: s, mine: map[string]chan keeper.Event{}, asks: map[int]*ask{}}
+	v.life, v.close = context.WithCancel(w.life)
+	return v
 }
 
 // opened follows the kept session as soon as the program knows it. A further session is followed
@@ -242,9 +255,6 @@ func (w *window) view(id acp.SessionID) *view {
 
 // add makes v the view of its session, in place of an earlier one.
 func (w *window) add(v *view) {
-	v.life, v.close = context.WithCancel(w.life)
-	v.mine = map[string]chan keeper.Event{}
-	v.asks = map[int]*ask{}
 	w.mu.Lock()
 	before := w.views[v.session.ID]
 	w.views[v.session.ID] = v
@@ -262,6 +272,9 @@ func (w *window) prompt(ctx context.Context, t *acp.AgentTurn) (acp.StopReason, 
 	}
 	v.follow()
 	turn, ended, err := v.begin(promptText(t.Prompt))
+	if hub.CodeOf(err) == hub.CodeUnauthenticated {
+		v.fail(err)
+	}
 	if err != nil {
 		return "", wire(err)
 	}

@@ -140,6 +140,7 @@ const handoffSchema = `{"type":"object","required":["action"],"properties":{
 "findings":{"type":"array","description":"review: what to change","items":{"type":"object","required":["path","line","text"],"properties":{"path":{"type":"string"},"line":{"type":"integer"},"text":{"type":"string"}}}},
 "no_changes":{"type":"boolean","description":"complete: nothing had to be changed"},
 "commit_message":{"type":"string","description":"complete: let the hub commit"},
+"trivial":{"type":"string","description":"complete: why a trivial change is the task"},
 "same_change_as":{"type":"string","description":"complete: handoff whose change did this"},
 "command":{"type":"string","description":"without a shell; check: NAME; run: LINE"},
 "state":{"type":"string","description":"list"}}}`

@@ -60,7 +60,9 @@ type Around interface {
 }
 
 // Items returns everything that waits, the most pressing kinds first.
-func (w Waiting) Items() []attention.Item { return w.nouns().Items(mailroom.Headline) }
+func (w Waiting) Items() []attention.Item {
+	return w.nouns().Items(mailroom.ShortIDs(w.ShortIDs).Headline)
+}
 
 // About returns the ids of the hub's notices about an item. They are read once it is
 // answered.

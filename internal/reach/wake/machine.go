@@ -111,6 +111,9 @@ type Options struct {
 	// time if only a person can change that. It may be nil.
 	Budget func(rd hub.Reader, agent hub.AgentID) (reason string, until hub.Time, err error)
 
+	// AsksTrust reports whether a CLI runs hooks only after its user has trusted them. It may be nil.
+	AsksTrust func(cli string) bool
+
 	// Machine is the name of this machine where hubs of others have the same store, else
 	// "". Away reports whether no hub runs on a machine; nil without a Machine.
 	Machine string

@@ -76,6 +76,7 @@ type Session struct {
 	Wake      *sessionWake `json:"wake,omitempty"`      // the one under way; set in lists alone
 	Turn      string       `json:"turn,omitempty"`      // the wake whose turn runs; set in lists alone
 	Continued bool         `json:"continued,omitempty"` // the turn that runs was continued with a notice
+	Spent     bool         `json:"spent,omitempty"`     // its person was told that a budget is spent
 	Unproven  bool         `json:"unproven,omitempty"`  // the session has not shown since then that it goes on
 
 	Waiter   string   `json:"waiter,omitempty"`   // the waiter that serves it

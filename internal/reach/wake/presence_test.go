@@ -34,7 +34,10 @@ func newWorld(t *testing.T) *world {
 // machine returns the machine of a further hub.
 func (w *world) machine() *wake.Machine {
 	w.t.Helper()
-	g, err := wake.New(w.store, nil, wake.Options{Clock: func() time.Time { return w.now }, Bus: new(bus.Local)})
+	g, err := wake.New(w.store, nil, wake.Options{
+		Clock: func() time.Time { return w.now }, Bus: new(bus.Local),
+		AsksTrust: func(cli string) bool { return cli == "codex" },
+	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -166,7 +169,7 @@ func TestReach(t *testing.T) {
 		want string
 	}{
 		{func() {}, "unreachable: it has no live session in a terminal"},
-		{func() { w.wait(g, "a") }, "now: idle in claude, reachable by monitor; its hooks have not run yet: not active until trusted"},
+		{func() { w.wait(g, "a") }, "now: idle in claude, reachable by monitor"},
 		{func() { w.report(g, wake.EventPrompt) }, "on_poll: busy in claude, will see it after this turn"},
 		{func() { w.report(g, wake.EventWaiting) }, "on_poll: waits for a person in claude, will see it after this turn"},
 		{func() { w.report(g, wake.EventTurnEnd) }, "now: idle in claude, reachable by monitor"},
@@ -182,6 +185,37 @@ func TestReach(t *testing.T) {
 	}
 	if got := w.deliver(g, "w_1"); got != channel.Refused {
 		t.Errorf("a batch for a session that ended: got %+v", got)
+	}
+}
+
+func TestTrustOfHooksIsAskedForOnce(t *testing.T) {
+	w := newWorld(t)
+	g := w.machine()
+	codex := func(agent hub.AgentID) (hub.Caller, wake.Key) {
+		return hub.Caller{ID: agent}, wake.Key{CLI: "codex", ID: string(agent), Process: 8}
+	}
+	reach := func(agent hub.AgentID) string {
+		t.Helper()
+		actor, key := codex(agent)
+		if _, err := g.Wait(t.Context(), actor, wake.Waiter{Key: key, Mechanism: "rpc", Waiter: "a", Attended: true, Seconds: 1}); err != nil {
+			t.Fatal(err)
+		}
+		r, err := hub.Read(t.Context(), w.store, func(r hub.Reader) (channel.Reach, error) { return g.ForecastAttended(r, agent) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Reason
+	}
+
+	if got, want := reach("first"), "idle in codex, reachable by rpc; its hooks have not run yet: not active until trusted"; got != want {
+		t.Errorf("before any hook ran: got %q, want %q", got, want)
+	}
+	actor, key := codex("first")
+	if _, err := g.Report(t.Context(), actor, wake.Report{Key: key, Event: wake.EventStart}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := reach("second"), "idle in codex, reachable by rpc"; got != want {
+		t.Errorf("after a hook of another agent ran: got %q, want %q", got, want)
 	}
 }
 

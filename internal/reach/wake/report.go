@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
@@ -37,6 +38,10 @@ type Advice struct {
 	// tool call, and as the reason to go on at the end of a turn. It is empty unless
 	// unread messages were not yet announced in this session.
 	Notice string `json:"notice,omitempty"`
+
+	// Screen is to be shown to the person at the session, after a prompt. It is empty unless a
+	// budget of the agent is spent and the session has not said so yet.
+	Screen string `json:"screen,omitempty"`
 }
 
 // Report records the activity of a session, and proves the wakes that were seen in it.
@@ -64,8 +69,13 @@ func (g *Machine) Report(ctx context.Context, actor hub.Caller, p Report) (Advic
 		if a.presence.strange(p) {
 			return nil
 		}
-		out.Notice, err = a.report(p)
-		return err
+		if out.Notice, err = a.report(p); err != nil {
+			return err
+		}
+		if p.Event == EventPrompt && !p.Quiet {
+			out.addBudget(a.newlySpent(p.Key))
+		}
+		return nil
 	})
 	if err != nil {
 		return Advice{}, fmt.Errorf("wake: report: %w", err)
@@ -73,6 +83,31 @@ func (g *Machine) Report(ctx context.Context, actor hub.Caller, p Report) (Advic
 
 	g.Visit(actor.ID)
 	return out, nil
+}
+
+// newlySpent returns why no turn of the agent may begin, if a session has not been told since that is
+// so; else "".
+func (a *agentRecord) newlySpent(k Key) string {
+	s := a.presence.find(k)
+	if s == nil {
+		return ""
+	}
+	reason, _ := a.spentBudget()
+	wasTold := s.Spent
+	s.Spent = reason != ""
+	if wasTold {
+		return ""
+	}
+	return reason
+}
+
+// addBudget adds the words about a spent budget, for the person and for the model.
+func (d *Advice) addBudget(reason string) {
+	if reason == "" {
+		return
+	}
+	d.Screen = "Parley: " + reason + ". Edits and commands in this session are refused meanwhile"
+	d.Notice = strings.TrimSpace(d.Notice + "\n[parley] " + reason + ". Edits and commands are refused meanwhile: tell your user")
 }
 
 // report records the activity of a session and returns the notice to show, if any.
@@ -85,6 +120,9 @@ func (a *agentRecord) report(p Report) (string, error) {
 	}
 	s.Seen = a.now
 	s.Reported = a.now
+	if err := a.noteTrust(s.CLI); err != nil {
+		return "", err
+	}
 	s.Stamp = cmp.Or(p.Stamp, s.Stamp)
 	s.Cwd = cmp.Or(p.Cwd, s.Cwd)
 	s.Version = cmp.Or(p.Version, s.Version)

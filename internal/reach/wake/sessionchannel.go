@@ -41,33 +41,60 @@ func (c *sessionChannel) forecast(r hub.Reader, to hub.AgentID) (channel.Reach, 
 	}
 	now := c.o.Clock.Now()
 	c.bury(&d, now)
-	return c.outlook(to, d, now), nil
+	return c.outlook(r, to, d, now)
 }
 
-func (c *sessionChannel) outlook(to hub.AgentID, d document, now hub.Time) channel.Reach {
+func (c *sessionChannel) outlook(r hub.MetaReader, to hub.AgentID, d document, now hub.Time) (channel.Reach, error) {
 	s := c.choose(to, d, now)
 	switch {
 	case s == nil && c.attended:
-		return channel.Reach{When: hub.ReachUnreachable, Reason: "it has no live session in a terminal"}
+		return channel.Reach{When: hub.ReachUnreachable, Reason: "it has no live session in a terminal"}, nil
 	case s == nil:
-		return channel.Reach{When: hub.ReachUnreachable, Reason: "it has no live session without a terminal"}
+		return channel.Reach{When: hub.ReachUnreachable, Reason: "it has no live session without a terminal"}, nil
 	case !c.armed(to, s, now) && s.busy(now):
-		return channel.Reach{When: hub.ReachOnPoll, Reason: activity(*s, now) + ", cannot be woken: it sees the message at its next step"}
+		return channel.Reach{When: hub.ReachOnPoll, Reason: activity(*s, now) + ", cannot be woken: it sees the message at its next step"}, nil
 	case !c.armed(to, s, now):
-		return channel.Reach{When: hub.ReachOnPoll, Reason: activity(*s, now) + ", cannot be woken: it sees the message at its next prompt"}
+		return channel.Reach{When: hub.ReachOnPoll, Reason: activity(*s, now) + ", cannot be woken: it sees the message at its next prompt"}, nil
 	case s.busy(now):
-		return channel.Reach{When: hub.ReachOnPoll, Reason: activity(*s, now) + ", will see it after this turn", Mechanism: s.Mechanism, Later: true}
+		return channel.Reach{When: hub.ReachOnPoll, Reason: activity(*s, now) + ", will see it after this turn", Mechanism: s.Mechanism, Later: true}, nil
 	}
-	return channel.Reach{When: hub.ReachNow, Reason: activity(*s, now) + ", reachable by " + s.Mechanism + untrusted(*s), Mechanism: s.Mechanism}
+	untrusted, err := c.untrusted(r, *s)
+	if err != nil {
+		return channel.Reach{}, err
+	}
+	return channel.Reach{When: hub.ReachNow, Reason: activity(*s, now) + ", reachable by " + s.Mechanism + untrusted, Mechanism: s.Mechanism}, nil
 }
 
-// untrusted returns what to say about a session whose waiter is there and whose hooks have never
-// reported. The user of a CLI such as Codex has to trust them first.
-func untrusted(s Session) string {
-	if !s.Reported.IsZero() {
-		return ""
+// untrusted returns a warning about a session whose CLI runs hooks only after its user has
+// trusted them, while no hook of that CLI has ever reported to this hub.
+func (c *sessionChannel) untrusted(r hub.MetaReader, s Session) (string, error) {
+	if !s.Reported.IsZero() || c.o.AsksTrust == nil || !c.o.AsksTrust(s.CLI) {
+		return "", nil
 	}
-	return "; its hooks have not run yet: not active until trusted"
+	trusted, err := hub.ReadMeta[map[string]bool](r, trustedKey)
+	if err != nil || trusted[s.CLI] {
+		return "", err
+	}
+	return "; its hooks have not run yet: not active until trusted", nil
+}
+
+// trustedKey holds the names of the CLIs that ask for trust and whose hooks have reported.
+const trustedKey = "trusted-hooks"
+
+// noteTrust stores that a hook of a CLI has run, which its user must have trusted.
+func (a *agentRecord) noteTrust(cli string) error {
+	if a.o.AsksTrust == nil || !a.o.AsksTrust(cli) {
+		return nil
+	}
+	trusted, err := hub.ReadMeta[map[string]bool](a.rd, trustedKey)
+	if err != nil || trusted[cli] {
+		return err
+	}
+	if trusted == nil {
+		trusted = map[string]bool{}
+	}
+	trusted[cli] = true
+	return hub.WriteMeta(a.tx, trustedKey, trusted)
 }
 
 // order ranks sessions for a notice: armed ones before others, idle ones before busy
@@ -117,8 +144,9 @@ func (c *sessionChannel) Deliver(ctx context.Context, b channel.Batch) (channel.
 	err := c.update(ctx, b.Recipient, func(a *agentRecord) error {
 		s := c.choose(a.agent, a.presence, a.now)
 		if s == nil || !c.armed(a.agent, s, a.now) {
-			out = channel.Outcome{State: channel.Refused, Detail: c.outlook(a.agent, a.presence, a.now).Reason}
-			return nil
+			reach, err := c.outlook(a.rd, a.agent, a.presence, a.now)
+			out = channel.Outcome{State: channel.Refused, Detail: reach.Reason}
+			return err
 		}
 		out = channel.Outcome{State: channel.Waiting, Mechanism: s.Mechanism, Detail: "for its session's waiter", Proof: takeWithin}
 		w := a.wakes.find(b.ID)

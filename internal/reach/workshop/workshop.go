@@ -246,6 +246,15 @@ func (s *Shop) Probe() (confine.Coverage, error) {
 	return best, err
 }
 
+// Confines reports ErrUnconfined on a machine that cannot confine a check.
+func (s *Shop) Confines() error {
+	best, err := s.Probe()
+	if err == nil && best.Level == confine.LevelNone {
+		err = ErrUnconfined
+	}
+	return err
+}
+
 // repository names the repository of a job, for the order of runs.
 func (j Job) repository() string {
 	if j.InPlace != "" {

@@ -132,6 +132,9 @@ func (s *Service) postAccept(m *mover, actor hub.Caller, h hub.Handoff, detail s
 	}{h.ID, cut(detail, 3000)}, false)
 }
 
+// waitForApproval is the hint for the receiver of a handoff that others must approve first.
+const waitForApproval = "you get a message when it is approved"
+
 // acceptable returns a handoff that the actor may accept now.
 func (s *Service) acceptable(r hub.Reader, op string, actor hub.Caller, id hub.HandoffID, detail string) (hub.Handoff, error) {
 	h, err := proposedTo(r, op, actor, id, detail)
@@ -139,8 +142,11 @@ func (s *Service) acceptable(r hub.Reader, op string, actor hub.Caller, id hub.H
 		return h, err
 	}
 	if h.NeedsHuman && h.ApprovedAt.IsZero() {
-		return h, hub.Errorf(hub.CodePolicy, op, "handoff %s cannot be accepted before the operator approves it", id).
-			WithHint("{approve} %s", id)
+		refused := hub.Errorf(hub.CodePolicy, op, "handoff %s cannot be accepted before the operator approves it", id)
+		if actor.IsOperator() {
+			return h, refused.WithHint("{approve} %s", id)
+		}
+		return h, refused.WithHint(waitForApproval)
 	}
 	if h.Team != "" && h.TeamApprovedBy == "" {
 		who, err := s.approvers(r, h)
@@ -148,7 +154,7 @@ func (s *Service) acceptable(r hub.Reader, op string, actor hub.Caller, id hub.H
 			return h, err
 		}
 		return h, hub.Errorf(hub.CodePolicy, op, "handoff %s cannot be accepted before %s approves it", id, who).
-			WithHint("to approve it, use {handoff.approve} %s; you get a message when it is approved", id)
+			WithHint(waitForApproval) // a party of the handoff cannot approve it
 	}
 	return h, nil
 }
@@ -224,6 +230,9 @@ func (s *Service) turnDown(m *mover, actor hub.Caller, h *hub.Handoff, ending hu
 	h.RejectReason = reason
 	h.Notes = string(reason) + ": " + detail
 	if err := m.move(h, hub.HandoffRejected, h.Notes, nil); err != nil {
+		return err
+	}
+	if err := s.approvalsDecided(m, *h); err != nil {
 		return err
 	}
 	if h.Restricted {

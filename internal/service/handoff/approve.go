@@ -85,6 +85,9 @@ func (s *Service) Approve(ctx context.Context, actor hub.Caller, id hub.HandoffI
 			return err
 		}
 
+		if err := s.approvalsDecided(m, h); err != nil {
+			return err
+		}
 		if forTeam {
 			return nil // one message is enough
 		}
@@ -169,6 +172,9 @@ func (s *Service) approveForTeam(m *mover, h *hub.Handoff) error {
 		return err
 	}
 	if err := m.approveForTeam(h); err != nil {
+		return err
+	}
+	if err := s.approvalsDecided(m, *h); err != nil {
 		return err
 	}
 	summary := fmt.Sprintf("%s has approved the handoff of %s into the team %s: %s may accept it", m.actor.ID, h.TaskID, h.Team, h.To)

@@ -163,7 +163,7 @@ func (x *completing) committed() error {
 		return nil
 	}
 	return hub.Errorf(hub.CodeUnproven, x.op, "%s reviews the work, a review is of a commit, and %s not committed", x.review, filesAre(change.Uncommitted)).
-		WithHint("commit your work, then complete the task again; where you cannot commit, name commit_message")
+		WithHint("commit your work, then complete the task again; where you cannot commit, let the hub do it: {commit_message}")
 }
 
 // filesAre returns a number of files with its verb.

@@ -271,7 +271,7 @@ func (x *proposing) announce(m *mover) (err error) {
 
 	if x.h.NeedsHuman {
 		summary := fmt.Sprintf("a handoff of the task %s waits for the operator's approval", x.h.TaskID)
-		if _, err := x.s.tell(m, "", x.h, summary, "parley approve "+cmp.Or(string(x.short), string(x.h.ID))+", or parley deny", nil); err != nil {
+		if _, err := x.s.tell(m, "", x.h, summary, "parley approve "+cmp.Or(string(x.short), string(x.h.ID))+", or parley deny", map[string]any{"blockers": []string{approvalBlocker}}); err != nil {
 			return err
 		}
 	}

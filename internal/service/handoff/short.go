@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/parley-agents/parley/hub"
 )
@@ -79,6 +80,43 @@ func (s *Service) dealtWith(m *mover, actor hub.Caller, h hub.Handoff) error {
 		if err := s.sender.MarkRead(m.tx, actor, msg.ID); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// approvalBlocker is the blocker in the messages that ask for the approval of a handoff, here and
+// in teams.
+const approvalBlocker = "approval"
+
+// approvalsDecided marks the messages that asked for an approval of a handoff as read for all
+// their recipients, once that approval was given or the handoff is not proposed any more.
+func (s *Service) approvalsDecided(m *mover, h hub.Handoff) error {
+	page, err := m.tx.Query(hub.Query{Audit: true, Thread: h.ThreadID, Type: hub.TypeStatusBlocked, From: hub.Self, Limit: maxNotices})
+	if err != nil {
+		return err
+	}
+	for _, msg := range page.Messages {
+		var p struct {
+			ID       hub.HandoffID `json:"handoff_id"`
+			Team     hub.TeamID    `json:"team"` // asks for the approval of the team, else of the operator
+			Blockers []string      `json:"blockers"`
+		}
+		if json.Unmarshal(msg.Payload, &p) != nil || p.ID != h.ID || !slices.Contains(p.Blockers, approvalBlocker) {
+			continue
+		}
+		waits := h.WaitsForOperator()
+		if p.Team != "" {
+			waits = h.WaitsForTeam()
+		}
+		if waits {
+			continue
+		}
+		for _, id := range msg.To {
+			if err := s.sender.MarkRead(m.tx, hub.Caller{ID: id}, msg.ID); err != nil {
+				return err
+			}
+		}
+		m.posted = append(m.posted, msg) // its recipients' inboxes are counted again
 	}
 	return nil
 }

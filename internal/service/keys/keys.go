@@ -157,6 +157,9 @@ func (s *Service) ByHash(ctx context.Context, hash string) (hub.Caller, error) {
 		if !key.RevokedAt.IsZero() {
 			refusal = hub.Errorf(hub.CodeUnauthenticated, op, "the key %q of %s was revoked", key.Label, key.Agent)
 		}
+		if key.Window() {
+			return hub.Caller{}, refusal.WithHint("ask the operator for a new one: parley agent window %s", key.Agent)
+		}
 		return hub.Caller{}, refusal.WithHint("ask the operator for a new one: parley agent key %s --label NAME", key.Agent)
 	}
 

@@ -101,6 +101,21 @@ func lateFacts(e hub.Envelope) map[string]any {
 	return facts
 }
 
+// lateLine returns the facts of a notice as words, its type first.
+func lateLine(facts json.RawMessage) string {
+	var all map[string]json.RawMessage
+	var kind string
+	if json.Unmarshal(facts, &all) != nil || json.Unmarshal(all["type"], &kind) != nil {
+		return Text{}.Facts(facts)
+	}
+	delete(all, "type")
+	rest, err := json.Marshal(all)
+	if err != nil || len(all) == 0 {
+		return kind
+	}
+	return strings.TrimSuffix(kind+": "+Text{}.Facts(rest), ": ")
+}
+
 // listLate sends each recipient whose notices wait one message that lists them.
 func (m *Mailroom) listLate(ctx context.Context, store hub.Store, now hub.Time) error {
 	waiting, err := hub.Read(ctx, store, func(r hub.Reader) (map[hub.AgentID]late, error) {
@@ -132,7 +147,7 @@ func (m *Mailroom) list(ctx context.Context, store hub.Store, id hub.AgentID, af
 
 	var text strings.Builder
 	for _, e := range entries {
-		fmt.Fprintf(&text, "%s %s\n", e.At, e.Facts)
+		fmt.Fprintf(&text, "%s %s\n", e.At, lateLine(e.Facts))
 	}
 
 	// A list that is too long for the payload becomes an artifact of the message.

@@ -2,6 +2,7 @@ package mailroom
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -364,8 +365,11 @@ func Sentence(e hub.Envelope) string {
 }
 
 // Headline returns the text of a message on one line, whole: its sentence, the member
-// that says most, else all members.
-func Headline(e hub.Envelope) string {
+// that says most, else all members as words, without ids, else its type.
+func Headline(e hub.Envelope) string { return ShortIDs(nil).Headline(e) }
+
+// Headline is [Headline] with short ids.
+func (s ShortIDs) Headline(e hub.Envelope) string {
 	if text := Sentence(e); text != "" {
 		return text
 	}
@@ -375,13 +379,16 @@ func Headline(e hub.Envelope) string {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(e.Payload, &all) == nil {
 		for _, name := range headlines {
-			var s string
-			if json.Unmarshal(all[name], &s) == nil && strings.TrimSpace(s) != "" {
-				return plaintext.Line(strings.Join(strings.Fields(s), " "))
+			var text string
+			if json.Unmarshal(all[name], &text) == nil && strings.TrimSpace(text) != "" {
+				return plaintext.Line(strings.Join(strings.Fields(text), " "))
 			}
 		}
 	}
-	return plaintext.Line(string(e.Payload))
+	if text := s.move(e); text != "" {
+		return plaintext.Line(text)
+	}
+	return plaintext.Line(cmp.Or(s.words(e.Payload), string(e.Type)))
 }
 
 // eventLine returns a line about an event for a list, without the title and the text of its author.

@@ -27,10 +27,17 @@ func TestHeadline(t *testing.T) {
 		{"a merge of the hub", hub.Self, hub.TypeTeamArtifactUpdate, `{"artifact_id":"a.md","version":4,"state":"auto_merged","newest":4,"parents":[2,3],"team":"auth"}`, "the hub merged versions 2 and 3 of a.md into version 4"},
 		{"a notice with words of its own", hub.Self, hub.TypeTeamArtifactUpdate, `{"summary":"version 3 and the newest must be merged","artifact_id":"a.md","version":3,"parents":[2,3]}`, "version 3 and the newest must be merged"},
 		{"an agent", "bo", hub.TypeStatusUpdate, `{"summary":"done","status":"approved","kind":"x"}`, "done"},
-		{"members without a text", "bo", hub.TypeStatusUpdate, `{"agent":"bo"}`, `{"agent":"bo"}`},
+		{"members without a text", "bo", hub.TypeStatusUpdate, `{"agent":"bo"}`, "bo"},
+		{"several members", "bo", hub.TypeStatusComplete, `{"task_id":"T-1","files":["a.go","b.go"],"commit":{"id":"77aa","signed":true}}`, "commit (id 77aa, signed true), files a.go b.go, task id T-1"},
+		{"ids alone", "bo", hub.TypeStatusComplete, `{"run_id":"01a1f58a-9cca-777e-b298-6799683e87da"}`, "status.complete"},
+		{"an acceptance", "bo", hub.TypeHandoffAccept, `{"handoff_id":"01a1f58a-9c81-777e-b298-6799683e87da"}`, "accepted h1"},
+		{"an acceptance of an unknown handoff", "bo", hub.TypeHandoffAccept, `{"handoff_id":"01a1f58a-9cca-749d-b468-988be3655236"}`, "accepted the handoff"},
+		{"an acceptance with a text", "bo", hub.TypeHandoffAccept, `{"handoff_id":"01a1f58a-9c81-777e-b298-6799683e87da","detail":"at once"}`, "at once"},
+		{"a completion", "bo", hub.TypeHandoffComplete, `{"handoff_id":"01a1f58a-9c81-777e-b298-6799683e87da","work":"changed","proof":"verified"}`, "completed h1, verified"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := mailroom.Headline(hub.Envelope{From: test.from, Type: test.t, Payload: []byte(test.payload)}); got != test.want {
+			short := mailroom.ShortIDs{"01a1f58a-9c81-777e-b298-6799683e87da": "h1"}
+			if got := short.Headline(hub.Envelope{From: test.from, Type: test.t, Payload: []byte(test.payload)}); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
@@ -41,5 +48,16 @@ func TestNoticeWithoutThread(t *testing.T) {
 	e := hub.Envelope{ID: "01J", From: hub.Self, To: []hub.AgentID{"bo"}, Type: hub.TypeTeamJoin, Priority: hub.PriorityNormal, Payload: []byte(`{"agent":"bo"}`)}
 	if got := mailroom.RenderMessages([]hub.Envelope{e}, nil, "bo"); strings.Contains(got, "thread") {
 		t.Errorf("a thread without a name: %s", got)
+	}
+}
+
+func TestLateNoticesAreWords(t *testing.T) {
+	for facts, want := range map[string]string{
+		`{"agent":"bo","handoff_id":"01a1f58a-9c81-777e-b298-6799683e87da","team":"auth","type":"team.join","version":2}`: "team.join: agent bo, team auth, version 2",
+		`{"type":"status.update"}`: "status.update",
+	} {
+		if got := mailroom.LateLine([]byte(facts)); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }

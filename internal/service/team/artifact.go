@@ -751,7 +751,7 @@ func (c *change) tellConflict(a hub.TeamArtifact, v hub.ArtifactVersion, k hub.C
 	payload := artifactUpdate(a, v, k.State, map[string]any{
 		"parents": []int64{a.Version, v.Version}, "base_version": k.Base, "merge_by": merging[:min(len(merging), 10)], "summary": summary,
 	})
-	if err := c.tellAs(hub.PriorityHigh, merging, hub.TypeTeamArtifactUpdate, payload); err != nil {
+	if err := c.tellAs(hub.PriorityHigh, "", merging, hub.TypeTeamArtifactUpdate, payload); err != nil {
 		return "", err
 	}
 	others := slices.DeleteFunc(with(all), func(id hub.AgentID) bool { return slices.Contains(merging, id) })
@@ -963,7 +963,7 @@ func (c *change) tellUnsigned(a hub.TeamArtifact, v hub.ArtifactVersion) (string
 	payload := artifactUpdate(a, v, a.State, map[string]any{
 		"sign_by": signing[:min(len(signing), 10)], "summary": fmt.Sprintf("version %d of %s, a merge by %s, waits for the signature of %s", v.Version, a.ID, v.Author, who),
 	})
-	if err := c.tellAs(hub.PriorityHigh, signing, hub.TypeTeamArtifactUpdate, payload); err != nil {
+	if err := c.tellAs(hub.PriorityHigh, "", signing, hub.TypeTeamArtifactUpdate, payload); err != nil {
 		return "", err
 	}
 	others := slices.DeleteFunc(with(all), func(id hub.AgentID) bool { return slices.Contains(signing, id) })

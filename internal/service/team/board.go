@@ -220,7 +220,7 @@ func (s *Service) Ask(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Message
 	// Approvers are told the tool and the command, the operator only the command.
 	ask := func(to []hub.AgentID, how string) error {
 		summary := fmt.Sprintf("handoff %s of %s from %s to %s waits for your approval: %s", id, t.ID, h.From, h.To, t.Title)
-		return c.tell(to, hub.TypeStatusBlocked, map[string]any{"summary": cut(summary, 270), "reason": how, "handoff_id": h.ID, "blockers": []string{"approval"}})
+		return c.tellIn(h.ThreadID, to, hub.TypeStatusBlocked, map[string]any{"summary": cut(summary, 270), "reason": how, "handoff_id": h.ID, "blockers": []string{"approval"}})
 	}
 	if err := ask(able, fmt.Sprintf("acp_handoff with action approve and handoff_id %[1]s, or parley handoff approve %[1]s", id)); err != nil {
 		return nil, err

@@ -337,11 +337,16 @@ func subject(id hub.TeamID) string { return "team/" + string(id) }
 // tell writes a message of the hub to agents, without repetitions and without the
 // actor.
 func (c *change) tell(to []hub.AgentID, t hub.MessageType, payload map[string]any) error {
-	return c.tellAs(hub.PriorityNormal, to, t, payload)
+	return c.tellAs(hub.PriorityNormal, "", to, t, payload)
 }
 
-// tellAs is tell with a priority: high makes the message an alarm.
-func (c *change) tellAs(priority hub.Priority, to []hub.AgentID, t hub.MessageType, payload map[string]any) error {
+// tellIn is tell in a thread that exists.
+func (c *change) tellIn(thread string, to []hub.AgentID, t hub.MessageType, payload map[string]any) error {
+	return c.tellAs(hub.PriorityNormal, thread, to, t, payload)
+}
+
+// tellAs is tell with a priority, high makes the message an alarm, and a thread, "" for a new one.
+func (c *change) tellAs(priority hub.Priority, thread string, to []hub.AgentID, t hub.MessageType, payload map[string]any) error {
 	var others []hub.AgentID
 	for _, id := range to {
 		if id != "" && id != c.actor.ID && !slices.Contains(others, id) {
@@ -358,7 +363,7 @@ func (c *change) tellAs(priority hub.Priority, to []hub.AgentID, t hub.MessageTy
 	}
 	policy := hub.DefaultPolicy
 	policy.Visibility = hub.VisibilityTeam
-	msg, err := c.s.mail.Notify(c.tx, hub.Envelope{To: others, Type: t, Priority: priority, Team: string(c.team.ID), Payload: raw, Policy: policy})
+	msg, err := c.s.mail.Notify(c.tx, hub.Envelope{To: others, Type: t, Priority: priority, ThreadID: thread, Team: string(c.team.ID), Payload: raw, Policy: policy})
 	c.posted = append(c.posted, msg)
 	return err
 }

@@ -583,6 +583,18 @@ func holders(rd hub.Reader, b hub.Budget) ([]hub.AgentID, error) {
 // Blocked returns why no turn of an agent may begin, and until when; "" if one may. The time is
 // zero if only a change of the budget helps.
 func (s *Service) Blocked(rd hub.Reader, agent hub.AgentID) (reason string, until hub.Time, err error) {
+	return s.blocked(rd, agent, false)
+}
+
+// Exceeded returns why a turn of an agent that runs must end; "" if it may go on. The last turn of a
+// budget of turns counts from its first model call on, and may go on.
+func (s *Service) Exceeded(rd hub.Reader, agent hub.AgentID) (reason string, err error) {
+	reason, _, err = s.blocked(rd, agent, true)
+	return reason, err
+}
+
+// blocked is Blocked, and with inTurn Exceeded.
+func (s *Service) blocked(rd hub.Reader, agent hub.AgentID, inTurn bool) (reason string, until hub.Time, err error) {
 	budgets, err := rd.Usage().Budgets()
 	if err != nil {
 		return "", hub.Time{}, err
@@ -601,7 +613,9 @@ func (s *Service) Blocked(rd hub.Reader, agent hub.AgentID) (reason string, unti
 			return "", hub.Time{}, err
 		}
 		b.Of = nameOf(rd, b.Of)
+		isLastTurn := inTurn && b.Unit == hub.BudgetTurns && u.used <= b.Limit
 		switch {
+		case isLastTurn:
 		case b.State(u.used) == hub.BudgetSpent:
 			_, until := b.Period(now)
 			return budgetText(b, hub.BudgetSpent, u, until), until, nil

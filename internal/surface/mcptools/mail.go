@@ -213,7 +213,7 @@ func writeNotice(b *strings.Builder, e hub.Envelope, short mailroom.ShortIDs) {
 	if p.Handoff != "" {
 		fmt.Fprintf(b, ", handoff %s", plaintext.Line(short.Of(p.Handoff)))
 	}
-	fmt.Fprintf(b, ": %s\n", mailroom.Headline(e))
+	fmt.Fprintf(b, ": %s\n", short.Headline(e))
 	if mailroom.Sentence(e) == "" {
 		if !p.asksToApprove() { // the next step says how
 			quotePart(b, "reason", p.Reason)

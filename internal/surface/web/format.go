@@ -181,7 +181,7 @@ func (v *visit) message(e hub.Envelope, short mailroom.ShortIDs) message {
 
 	// The words of another agent in a notice stand below its sentence.
 	if quotes := e.Quotes(); len(quotes) > 0 {
-		m.Fields = []field{{Text: mailroom.Headline(e)}}
+		m.Fields = []field{{Text: short.Headline(e)}}
 		for _, q := range quotes {
 			if len(quotes) > 1 {
 				m.Fields = append(m.Fields, field{Text: plaintext.Text(q.Summary)})

@@ -57,6 +57,8 @@ type Commands interface {
 	// with a home folder of the agent's own. The repository of the folder is not written to. It
 	// reports CodeNotEnabled on a machine that cannot confine a command.
 	RunIn(ctx context.Context, agent hub.AgentID, folder string, c hub.RepositoryCheck) (Outcome, error)
+	// Confines reports CodeNotEnabled on a machine that cannot confine a command.
+	Confines() error
 }
 
 // A commandRun is a command of an agent that runs, or whose end was not read yet.
@@ -297,6 +299,8 @@ func (a *agent) aboutCommands() string {
 
 	const check, commit = "a check of this repository: acp_handoff with action check and command NAME", "To commit: give commit_message when you complete the task."
 	switch a.record.Policy {
+	case sandbox.PolicyAsk:
+		return "[parley] Each command of your own shell waits for a person's yes. The hub runs without one " + check + ". " + commit
 	case sandbox.PolicyWrite:
 		return "[parley] Your own shell is off, also for git. The hub runs " + check + ". " + commit
 	case PolicyBuild:

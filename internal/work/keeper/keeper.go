@@ -479,6 +479,11 @@ func (k *Keeper) keep(ctx context.Context, op string, actor hub.Caller, d Defini
 	if err := checkSuccessors(op, d.Or); err != nil {
 		return Status{}, err
 	}
+	if d.Policy == PolicyBuild && k.o.Commands != nil {
+		if err := k.o.Commands.Confines(); err != nil {
+			return Status{}, err
+		}
+	}
 
 	// A worktree that is made here is removed again if the agent cannot be kept.
 	unmake := func() {}
