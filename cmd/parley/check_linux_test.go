@@ -175,7 +175,7 @@ func TestCheckCommands(t *testing.T) {
 			t.Errorf("got %+v", first)
 		}
 		level := fmt.Sprintf("level %d", first.Level)
-		if list := b.as("builder", "check", "results", "--repo", b.repo); first.Level == 0 || !strings.Contains(list.out, level) {
+		if list := b.as("builder", "check", "results"); first.Level == 0 || !strings.Contains(list.out, level) {
 			t.Errorf("the list of results does not name the %s: %s%s", level, list.out, list.err)
 		}
 		if doctor := b.operator("doctor"); !strings.Contains(doctor.out, "confined at "+level) {
