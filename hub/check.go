@@ -279,6 +279,21 @@ func (r CheckResult) RecordDigest() string {
 	return wholeDigest("check result", r)
 }
 
+// Confinement returns in words how the run was kept from the rest of the machine, as in "level 2; not:
+// priorities"; "" for one that is not over or was interrupted.
+func (r CheckResult) Confinement() string {
+	isKnown := r.State.Over() && r.State != ResultInterrupted
+	switch {
+	case r.Level > 0 && len(r.Not) > 0:
+		return fmt.Sprintf("level %d; not: %s", r.Level, strings.Join(r.Not, ", "))
+	case r.Level > 0:
+		return fmt.Sprintf("level %d", r.Level)
+	case isKnown && !r.Confined:
+		return "not confined"
+	}
+	return ""
+}
+
 // Failure returns in one line why r did not pass, "" if it did or is not over.
 func (r CheckResult) Failure() string {
 	name := "check " + r.Name

@@ -477,7 +477,11 @@ func reportOf(plan hub.CheckPlan, results []hub.CheckResult, notes map[string]st
 			out.Tests[r.Name] = *r.Tests
 		}
 		out.Results = append(out.Results, string(r.ID))
-		out.Asked = append(out.Asked, hub.GateEvidence{What: "check " + r.Name, Evidence: fmt.Sprintf("%s %s%s", r.ID, r.State, notes[r.Name]), Of: plan.Commit, By: hub.Self, At: r.EndedAt})
+		evidence := fmt.Sprintf("%s %s%s", r.ID, r.State, notes[r.Name])
+		if level := r.Confinement(); level != "" {
+			evidence += " (" + level + ")"
+		}
+		out.Asked = append(out.Asked, hub.GateEvidence{What: "check " + r.Name, Evidence: evidence, Of: plan.Commit, By: hub.Self, At: r.EndedAt})
 		switch {
 		case r.State == hub.ResultCancelled:
 			return out, hub.Errorf(hub.CodeConflict, "server.Checks", "the run of %s was cancelled", r.Name)

@@ -74,7 +74,10 @@ func TestLandingGates(t *testing.T) {
 	}
 	good := land("good")
 	isCheck := func(v hub.GateEvidence) bool {
-		return v.What == "check test" && strings.HasSuffix(v.Evidence, " passed") && v.Of == good.LandedCommit
+		id, evidence, _ := strings.Cut(v.Evidence, " ")
+		result := must(rpc.Call(d.ctx, d.operator, api.ShowResult, api.ResultParams{ID: hub.CheckResultID(id)}))(t).Result
+		isNamed := result.Confinement() != "" && evidence == "passed ("+result.Confinement()+")"
+		return v.What == "check test" && isNamed && v.Of == good.LandedCommit
 	}
 	if good.State != hub.EntryLanded || good.Answer != hub.AnswerYes || !slices.ContainsFunc(good.Asked, isCheck) {
 		t.Errorf("good work: %+v", good)

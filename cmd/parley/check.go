@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/ground/process/confine"
 	"github.com/parley-agents/parley/internal/ground/text/plaintext"
 	"github.com/parley-agents/parley/internal/ground/text/shell"
 	"github.com/parley-agents/parley/internal/operation/api"
@@ -438,8 +437,7 @@ func resultNotes(r hub.CheckResult) (notes []string) {
 		{r.Note != "", r.Note},
 		{r.Kept, "kept from an earlier run"},
 		{r.Flaky, "flaky: it failed and passed on these files"},
-		{r.State.Over() && !r.Confined && r.State != hub.ResultInterrupted, "not confined"},
-		{r.Level > 0, confine.Coverage{Level: confine.Level(r.Level), Not: r.Not}.String()},
+		{r.Confinement() != "", r.Confinement()},
 		{r.InPlace, "in place"},
 		{r.Reason != "", r.Reason},
 	} {

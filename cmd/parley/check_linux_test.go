@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -126,6 +127,7 @@ type checkResultShape struct {
 		Kept     bool   `json:"kept"`
 		Flaky    bool   `json:"flaky"`
 		Confined bool   `json:"confined"`
+		Level    int    `json:"level"`
 		InPlace  bool   `json:"in_place"`
 		Output   struct {
 			Bytes    int    `json:"bytes"`
@@ -171,6 +173,13 @@ func TestCheckCommands(t *testing.T) {
 		first := b.run(0, "test").Result
 		if first.State != "passed" || first.Kept || !first.Confined || first.InPlace || first.Output.Tail != "checking\n" || first.Output.Artifact != first.Output.SHA256 || first.Commit != b.git("rev-parse", "HEAD") {
 			t.Errorf("got %+v", first)
+		}
+		level := fmt.Sprintf("level %d", first.Level)
+		if list := b.as("builder", "check", "results"); first.Level == 0 || !strings.Contains(list.out, level) {
+			t.Errorf("the list of results does not name the %s: %s%s", level, list.out, list.err)
+		}
+		if doctor := b.operator("doctor"); !strings.Contains(doctor.out, "confined at "+level) {
+			t.Errorf("doctor does not name the %s: %s%s", level, doctor.out, doctor.err)
 		}
 		b.git("checkout", "-q", "app.txt")
 		if again := b.run(0, "test").Result; again.ID != first.ID || !again.Kept {

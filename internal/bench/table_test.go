@@ -71,7 +71,8 @@ var parts = map[string]func(*table){
 type table struct {
 	b         *testing.B
 	lines     []string
-	largeHome string // of the large store, once it is made; see large
+	weighed   []string // rows of the table of weights
+	largeHome string   // of the large store, once it is made; see large
 }
 
 const (
@@ -119,6 +120,12 @@ func (t *table) print() {
 	fmt.Printf("\n%s, %d cores, %s\n\n", runtime.GOOS+"/"+runtime.GOARCH, runtime.NumCPU(), runtime.Version())
 	fmt.Println("| what | hub | baseline | ratio | target | |\n|---|---|---|---|---|---|")
 	for _, l := range t.lines {
+		fmt.Println(l)
+	}
+	if len(t.weighed) > 0 {
+		fmt.Println("\n| operation | input | time | memory | steps | allowed | |\n|---|---|---|---|---|---|---|")
+	}
+	for _, l := range t.weighed {
 		fmt.Println(l)
 	}
 	fmt.Println()

@@ -632,8 +632,8 @@ func TestWeightsInRepositories(t *testing.T) {
 	}
 }
 
-// TestStepsOfWeights compares each heavy content with a changed one. The number of steps has a
-// bound, and so has the memory of the guard for each heavy text.
+// TestStepsOfWeights compares each heavy content with a changed one, and heavy patterns with many
+// files. The number of steps has a bound, and so has the memory of the guard for each heavy text.
 func TestStepsOfWeights(t *testing.T) {
 	for _, name := range sorted(heavyContents) {
 		if len(heavyContents[name]) > maxWeight {
@@ -644,7 +644,21 @@ func TestStepsOfWeights(t *testing.T) {
 			t.Errorf("%s: %d steps", name, v.Steps)
 		}
 	}
+	for _, name := range sorted(heavyPatterns) {
+		if steps := comparePatterns(name); steps > maxPatternSteps {
+			t.Errorf("%s: %d steps, at most %d", name, steps, maxPatternSteps)
+		}
+	}
+	for _, name := range sorted(heavyTexts) {
+		if _, mib := cost(func() { effects.Read(heavyTexts[name], "/w") }); mib > maxMemory {
+			t.Errorf("the guard takes %.0f MiB for %s, at most %d", mib, name, maxMemory)
+		}
+	}
 }
+
+// maxPatternSteps is the number of steps in which the patterns of one agent are compared with the files
+// of a question: a fifth of those that a question has, so that several agents may have such patterns.
+const maxPatternSteps = 10_000_000
 
 // compareWeight compares a heavy content with one that differs a little.
 func compareWeight(t testing.TB, name string) compat.Verdict {
@@ -683,48 +697,95 @@ func TestHeavyQuestionsAtOnce(t *testing.T) {
 	asking.Wait()
 }
 
-// weights measures each weight: comparisons and shell texts by themselves, and the inbox of an
-// agent while eight others ask heavy questions.
+// A weight is the cost of an operation with an input that was made to take long.
+type weight struct {
+	took, mib      float64 // milliseconds, and all memory that was taken, in MiB
+	steps          int     // 0 where none are counted
+	slowest, large string  // the inputs, where several were tried
+}
+
+// add makes w the cost of the slower and larger of two inputs.
+func (w *weight) add(input string, took, mib float64) {
+	if took >= w.took {
+		w.took, w.slowest = took, input
+	}
+	if mib >= w.mib {
+		w.mib, w.large = mib, input
+	}
+}
+
+// input returns the inputs of the largest costs.
+func (w *weight) input() string {
+	if w.slowest == w.large {
+		return w.slowest
+	}
+	return w.slowest + "; most memory: " + w.large
+}
+
+const (
+	maxTime   = 1_000 // milliseconds of one operation on a quiet machine
+	maxMemory = 64    // MiB
+)
+
+// weigh adds a row to the table of weights. The operation may take some milliseconds, and maxMemory.
+func (t *table) weigh(operation, input string, w weight, most float64) {
+	verdict := "ok"
+	if w.took > most || w.mib > maxMemory {
+		verdict = "MISSED"
+	}
+	steps := ""
+	if w.steps > 0 {
+		steps = fmt.Sprint(w.steps)
+	}
+	t.weighed = append(t.weighed, fmt.Sprintf("| %s | %s | %.1f ms | %.1f MiB | %s | %.0f ms, %d MiB | %s |", operation, input, w.took, w.mib, steps, most, maxMemory, verdict))
+}
+
+// weights measures each weight: comparisons and shell texts by themselves, each operation with all
+// heavy contents, and the inbox of an agent while eight others ask heavy questions.
 func (t *table) weights() {
 	b := t.b
 	for _, name := range sorted(heavyContents) {
-		steps := 0
-		took, mib := cost(func() { steps = compareWeight(b, name).Steps })
-		t.most(fmt.Sprintf("contract diff, impact, update: %s, %d steps, %.0f MiB", name, steps, mib), took, 1000, "ms")
+		var w weight
+		w.took, w.mib = cost(func() { w.steps = compareWeight(b, name).Steps })
+		t.weigh("contract diff, impact, update", name, w, maxTime)
 	}
 	for _, name := range sorted(heavyTexts) {
-		took, mib := cost(func() { effects.Read(heavyTexts[name], "/w") })
-		t.most(fmt.Sprintf("shell text for the guard: %s, %.0f MiB", name, mib), took, 1000, "ms")
+		var w weight
+		w.took, w.mib = cost(func() { effects.Read(heavyTexts[name], "/w") })
+		t.weigh("shell text for the guard", name, w, maxTime)
+	}
+	for _, name := range sorted(heavyPatterns) {
+		var w weight
+		w.took, w.mib = cost(func() { w.steps = comparePatterns(name) })
+		t.weigh("patterns with the files of a question", name, w, maxTime)
 	}
 
 	h := newHeavyHub(b)
 	of := h.contract(b, h.client("a0"))
 	h.known["contractId"] = of.Contract
 	agent := h.client("a0")
-	for _, w := range weighedOperations() {
-		slowest, which := 0.0, ""
-		for _, name := range sorted(heavyTexts) {
-			params := w.params(b, h.known, heavyTexts[name], heavyContents["1,500 properties"], heavyNames["4,000 names"])
-			took, _ := cost(func() { h.call(b, agent, w.method, params) })
-			if took > slowest {
-				slowest, which = took, name
-			}
+	for _, o := range weighedOperations() {
+		var w weight
+		texts, contents := sorted(heavyTexts), sorted(heavyContents)
+		for i := range max(len(texts), len(contents)) {
+			text, content := texts[i%len(texts)], contents[i%len(contents)]
+			params := o.params(b, h.known, heavyTexts[text], heavyContents[content], heavyNames["4,000 names"])
+			took, mib := cost(func() { h.call(b, agent, o.method, params) })
+			w.add(text+" and "+content, took, mib)
 		}
-		t.most(w.method+": "+which, slowest, 1000, "ms")
+		t.weigh(o.method, w.input(), w, maxTime)
 	}
 	for _, name := range sorted(heavyNames) {
-		slowest, largest, which := 0.0, 0.0, ""
+		var w weight
 		for _, c := range h.heavyCalls(heavyNames[name], heavyContents["1,500 properties"]) {
 			raw, err := json.Marshal(c.params)
 			must(b, err)
 			took, mib := cost(func() { h.call(b, agent, c.method, raw) })
-			largest = max(largest, mib)
-			if took > slowest {
-				slowest, which = took, c.method
-			}
+			w.add(c.method, took, mib)
 		}
-		t.most(fmt.Sprintf("packages of handoffs and questions about files: %s, slowest in %s, %.0f MiB", name, which, largest), slowest, 1000, "ms")
+		t.weigh("packages of handoffs, questions about files", name+": "+w.input(), w, maxTime)
 	}
+	t.weightsOfPatterns()
 	t.weightsOfFiles(h)
 
 	stop := make(chan struct{})
@@ -753,9 +814,49 @@ func (t *table) weights() {
 	t.most("inbox of another agent while eight ask heavy questions", inbox, 250, "ms")
 }
 
+// comparePatterns compares heavy patterns with the files of a question, and returns the steps.
+func comparePatterns(name string) (steps int) {
+	for _, p := range heavyPatterns[name] {
+		m := effects.Compile(effects.Pathspec(p))
+		for _, file := range heavyFolders {
+			m.Count("/"+file, &steps)
+		}
+	}
+	return steps
+}
+
+// weightsOfPatterns measures the reservation of heavy patterns, and a question about many files while
+// they are stored.
+func (t *table) weightsOfPatterns() {
+	b := t.b
+	for _, name := range sorted(heavyPatterns) {
+		h := newHeavyHub(b)
+		for i, agent := range []hub.AgentID{"a0", "a1"} {
+			own := slices.Clone(heavyPatterns[name])
+			for j := range own {
+				own[j] += strings.Repeat("x", i)
+			}
+			var w weight
+			raw := h.patterns(b, own)
+			w.took, w.mib = cost(func() { h.call(b, h.client(agent), api.ReserveFiles.Method, raw) })
+			t.weigh(api.ReserveFiles.Method, fmt.Sprintf("%s, %d stored", name, i*len(own)), w, maxTime)
+		}
+		raw, err := json.Marshal(map[string]any{"tree": h.repository, "kind": "edit", "paths": heavyFolders})
+		must(b, err)
+		var w weight
+		w.took, w.mib = cost(func() { h.call(b, h.client("a2"), api.AskFiles.Method, raw) })
+		t.weigh(api.AskFiles.Method, fmt.Sprintf("%d paths while %s of two agents are stored", len(heavyFolders), name), w, maxTime)
+		must(b, h.stop())
+	}
+}
+
 // memoryOfPrograms returns the bytes of the largest program that this one started and that has ended;
 // nil where the system does not say.
 var memoryOfPrograms func() int64
+
+// maxDifference is the number of milliseconds in which a difference is shown: git compares committed
+// files of many MiB, which is more than a call brings. docs/configuration.md names its bounds.
+const maxDifference = 10_000
 
 // weightsOfFiles measures heavy files and changes in a repository.
 func (t *table) weightsOfFiles(h *heavyHub) {
@@ -763,11 +864,12 @@ func (t *table) weightsOfFiles(h *heavyHub) {
 	repo, err := json.Marshal(api.RepositoryParams{Repository: h.repository})
 	must(b, err)
 	for _, name := range sorted(heavyFiles) {
-		took, mib := cost(func() { compat.Read([]byte(heavyFiles[name]), nil) })
-		t.most(fmt.Sprintf("contract file in YAML: %s, %.0f MiB", name, mib), took, 1000, "ms")
+		var w weight
+		w.took, w.mib = cost(func() { compat.Read([]byte(heavyFiles[name]), nil) })
+		t.weigh("contract file in YAML", name, w, maxTime)
 		h.commit(b, name, map[string]string{"parley.yaml": heavyFiles[name]})
-		took, mib = cost(func() { h.call(b, h.client("a1"), api.ListChecks.Method, repo) })
-		t.most(fmt.Sprintf("parley.yaml: %s, %.0f MiB", name, mib), took, 1000, "ms")
+		w.took, w.mib = cost(func() { h.call(b, h.client("a1"), api.ListChecks.Method, repo) })
+		t.weigh("parley.yaml", name, w, maxTime)
 	}
 
 	h.landings(b)
@@ -775,8 +877,9 @@ func (t *table) weightsOfFiles(h *heavyHub) {
 		id := h.landing(b, name)
 		raw, err := json.Marshal(api.EntryParams{ID: id})
 		must(b, err)
-		took, mib := cost(func() { h.call(b, h.client("a1"), api.ShowEntry.Method, raw) })
-		t.most(fmt.Sprintf("difference of a landing: %s, %.0f MiB in the hub", name, mib), took, 10_000, "ms")
+		var w weight
+		w.took, w.mib = cost(func() { h.call(b, h.client("a1"), api.ShowEntry.Method, raw) })
+		t.weigh("difference of a landing, in the hub", name, w, maxDifference)
 	}
 	if memoryOfPrograms != nil {
 		t.fact("memory of git, for the hub and for these rows, at most", fmt.Sprintf("%d MiB", memoryOfPrograms()>>20))

@@ -57,7 +57,11 @@ func renderHead(b *strings.Builder, r Report) {
 		fmt.Fprintf(b, "stage: %s\n", text)
 	}
 	for _, c := range r.Results {
-		fmt.Fprintf(b, "check %s: %s (%s)\n", plaintext.Line(c.Name), c.State, c.ID)
+		facts := string(c.ID)
+		if level := c.Confinement(); level != "" {
+			facts += "; " + plaintext.Line(level)
+		}
+		fmt.Fprintf(b, "check %s: %s (%s)\n", plaintext.Line(c.Name), c.State, facts)
 		if c.Note != "" {
 			fmt.Fprintf(b, "note: %s\n", plaintext.Line(c.Note))
 		}

@@ -82,12 +82,13 @@ func (x *question) writes(ctx context.Context, others []hub.Reservation) (out []
 func (x *question) written() (names []string) {
 	for _, w := range x.does.Writes {
 		rel, err := filepath.Rel(x.tree.Path, filepath.FromSlash(w.Path))
+		isInTree := err == nil && filepath.IsLocal(rel)
 		isOne := !w.Glob && !w.Spec
-		if err == nil && filepath.IsLocal(rel) && isOne && len(names) < MaxQuestion {
+		if isInTree && isOne {
 			names = append(names, filepath.ToSlash(rel))
 		}
 	}
-	return names
+	return names[:min(len(names), MaxQuestion)]
 }
 
 // writtenByName returns the files that the command names one by one and writes. Their content is the

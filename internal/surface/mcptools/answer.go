@@ -379,6 +379,9 @@ func writeHandoff(b *strings.Builder, r handoff.Report, deliveries []mailroom.Fo
 		if text := r.ProgressText(); text != "" {
 			fmt.Fprintf(b, "stage: %s.\n", text)
 		}
+		if len(r.Results) > 0 {
+			fmt.Fprintf(b, "checks: %s.\n", resultsText(r))
+		}
 	}
 	for _, w := range r.Warnings {
 		fmt.Fprintf(b, "Note: %s.\n", plaintext.Line(w))
@@ -389,7 +392,11 @@ func writeHandoff(b *strings.Builder, r handoff.Report, deliveries []mailroom.Fo
 func resultsText(r handoff.Report) string {
 	var out []string
 	for _, c := range r.Results {
-		out = append(out, plaintext.Line(c.Name)+" "+string(c.State))
+		text := plaintext.Line(c.Name) + " " + string(c.State)
+		if level := c.Confinement(); level != "" {
+			text += " (" + plaintext.Line(level) + ")"
+		}
+		out = append(out, text)
 	}
 	return strings.Join(out, ", ")
 }

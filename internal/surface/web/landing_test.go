@@ -89,3 +89,19 @@ func TestLandingPage(t *testing.T) {
 		has(t, operator.get("/landing").body, "l3 takes back l2", "undo l2")
 	})
 }
+
+// TestPageOfChecksNamesTheLevel runs a check. Its page and the list say how it was confined.
+func TestPageOfChecksNamesTheLevel(t *testing.T) {
+	w := newWorkshop(t)
+	operator := w.visitor()
+	operator.signIn(w.link())
+	in := api.RepositoryParams{Repository: w.app}
+	do(w.site, w.operator, api.AddCheck, api.AddCheckParams{RepositoryParams: in, Name: "test", Command: []string{"true"}, Unconfined: true})
+	r := do(w.site, w.operator, api.RunCheck, api.RunCheckParams{CheckParams: api.CheckParams{RepositoryParams: in, Name: "test"}}).Result
+	level := r.Confinement()
+	if level == "" {
+		t.Fatalf("the result names no level: %+v", r)
+	}
+	has(t, wordsOf(operator.get("/checks/"+string(r.ID)).body), level)
+	has(t, wordsOf(operator.get("/checks").body), level)
+}
