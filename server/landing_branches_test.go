@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/ground/process/confine"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
@@ -259,9 +261,123 @@ func landBranches(t *testing.T, n int, random *rand.Rand) {
 	if perGood > 0.9 {
 		t.Errorf("%.2f runs for each good entry, want at most 0.9", perGood)
 	}
+
+	// A person lets one red change land, and opens the checks of another branch, both by name.
+	ada := h.as(keys[0])
+	r.branch("hotfix", "mod/hotfix", "broken\n")
+	comes := func(id hub.LandingID, want hub.LandingState) {
+		t.Helper()
+		for {
+			e := must(rpc.Call(ctx, operator, api.ShowEntry, api.EntryParams{ID: id}))(t).Entries[0]
+			if isBusy := e.State == hub.EntryQueued || e.State == hub.EntryTrying; !isBusy {
+				if e.State != want {
+					t.Errorf("%s is %s: %s", e.Ref, e.State, e.Reason)
+				}
+				return
+			}
+			must(rpc.Call(ctx, operator, api.Inbox, api.InboxParams{WaitS: 1, NewOnly: true}))(t)
+		}
+	}
+	hotfix := must(rpc.Call(ctx, ada, api.Land, api.LandParams{Ref: "hotfix", Repo: r.dir, Into: "main"}))(t).Entries[0].ID
+	comes(hotfix, hub.EntryReturned)
+	must(rpc.Call(ctx, operator, api.ApproveEntry, api.WaiveParams{ID: hotfix, Without: "test", Because: "the shop is down"}))(t)
+	r.git("branch", "wild", "main")
+	isOpen := true
+	must(rpc.Call(ctx, operator, api.SetLanding, api.LandingParams{Repo: r.dir, Into: "wild", NoChecks: &isOpen, Review: hub.ReviewerNone, By: hub.LandingAuto}))(t)
+	r.branch("unchecked", "mod/unchecked", "broken\n")
+	unchecked := must(rpc.Call(ctx, ada, api.Land, api.LandParams{Ref: "unchecked", Repo: r.dir, Into: "wild"}))(t).Entries[0].ID
+	comes(hotfix, hub.EntryLanded)
+	comes(unchecked, hub.EntryLanded)
+
+	// The journal explains each head, by evidence or by what a person opened by name; without its evidence
+	// it explains none.
+	journal := landingJournal(ctx, t, operator)
+	last := []string{r.git("rev-parse", "main"), r.git("rev-parse", "wild")}
+	for _, head := range unexplained(t, journal, slices.Concat(heads, last)) {
+		t.Errorf("the journal does not explain the head %s", head)
+	}
+	for member, explains := range map[string]string{"asked": heads[0], "without": last[0], "open": last[1]} {
+		if !slices.Contains(unexplained(t, stripped(t, journal, member), slices.Concat(heads, last)), explains) {
+			t.Errorf("without the member %s, the head %s is still explained", member, explains)
+		}
+	}
 	if got := must(rpc.Call(ctx, operator, api.Verify, api.VerifyParams{}))(t); len(got.Findings) > 0 {
 		t.Errorf("audit: %v", got.Findings)
 	}
+}
+
+// landingJournal returns the entries of the journal about policies and landings, oldest first.
+func landingJournal(ctx context.Context, t *testing.T, operator *rpc.Client) (out []hub.Entry) {
+	t.Helper()
+	for after := int64(0); ; {
+		page := must(rpc.Call(ctx, operator, api.Audit, api.AuditParams{After: after, Limit: 1000}))(t)
+		for _, e := range page.Entries {
+			after = e.Seq
+			if e.Action == actions.LandingSet || e.Action == actions.LandingLanded {
+				out = append(out, e)
+			}
+		}
+		if len(page.Entries) == 0 {
+			return out
+		}
+	}
+}
+
+// stripped returns entries without one member of their facts.
+func stripped(t *testing.T, journal []hub.Entry, member string) (out []hub.Entry) {
+	t.Helper()
+	for _, e := range journal {
+		facts := map[string]json.RawMessage{}
+		if err := json.Unmarshal(e.Facts, &facts); err != nil {
+			t.Fatal(err)
+		}
+		delete(facts, member)
+		e.Facts, _ = json.Marshal(facts) // what was read can be written
+		out = append(out, e)
+	}
+	return out
+}
+
+// unexplained returns those of some heads of target branches that the journal does not explain: by the
+// policy in force, of which each check passed on that head, or whose checks a person opened, or by the word
+// of a person for each check that is missing.
+func unexplained(t *testing.T, journal []hub.Entry, heads []string) []string {
+	t.Helper()
+	type policy struct {
+		Checks, Open []string
+	}
+	policies := map[string]policy{} // by branch
+	explained := map[string]bool{}
+	refused := map[string]bool{}
+	for _, e := range journal {
+		var f struct {
+			policy
+			Into, Commit, Head string
+			Asked              []hub.GateEvidence
+			Without            []hub.Waiver
+		}
+		if err := json.Unmarshal(e.Facts, &f); err != nil {
+			t.Fatal(err)
+		}
+		if e.Action == actions.LandingSet {
+			policies[f.Into] = f.policy
+			continue
+		}
+		in := policies[f.Into]
+		isGood := len(in.Checks) > 0 || slices.Contains(in.Open, hub.GateChecks)
+		for _, name := range in.Checks {
+			passed := func(v hub.GateEvidence) bool {
+				return v.What == "check "+name && v.Of == f.Head && v.By == hub.Self && strings.Contains(v.Evidence, " passed")
+			}
+			allowed := func(v hub.Waiver) bool {
+				return (v.What == name || v.What == hub.GateChecks) && v.Commit == f.Commit && v.By == hub.Operator && v.Because != ""
+			}
+			isGood = isGood && (slices.ContainsFunc(f.Asked, passed) || slices.ContainsFunc(f.Without, allowed))
+		}
+		explained[f.Head] = true
+		refused[f.Head] = refused[f.Head] || !isGood
+	}
+	return slices.DeleteFunc(slices.Clone(heads), func(head string) bool { return explained[head] && !refused[head] })
 }
 
 // isTold reports whether one of the messages, which have their priorities, gives the reason of a

@@ -132,6 +132,20 @@ func TestRunLies(t *testing.T) {
 			t.Errorf("got %q, want a note about main.go: %+v", got.findings(), got.Evidence.Notes)
 		}
 	})
+	t.Run("what a run wrote into the folder of git, and one space, is named", func(t *testing.T) {
+		t.Parallel()
+		for script, want := range map[string][]string{
+			"echo '#!/bin/sh' > .git/hooks/pre-commit; echo more >> README.md": {"git_changed", ".git/hooks/pre-commit"},
+			"git config alias.st status; echo more >> README.md":               {"git_changed", ".git/config"},
+			"printf 'read me \\n' > README.md":                                 {"trivial_change", "README.md"},
+		} {
+			r := do(t, parley(t, nil, scripted(t, newProject(t), script, "STATUS:ok\nFILES_MODIFIED:README.md", "--no-hub", "--home", t.TempDir())...))
+			got := outcome(t, r)
+			if text := fmt.Sprint(got.Evidence.Notes, got.Evidence.Unverified); !strings.Contains(got.findings(), want[0]) || !strings.Contains(text, want[1]) {
+				t.Errorf("%s: got %s, %q, %s, want %s about %s", script, got.Verdict, got.findings(), text, want[0], want[1])
+			}
+		}
+	})
 	t.Run("people are told of the flag", func(t *testing.T) {
 		t.Parallel()
 		args := scripted(t, newProject(t), "echo exit 0 > check.sh", "STATUS:ok\nFILES_MODIFIED:check.sh\nTESTS:pass", "--verify", "./check.sh || sh check.sh", "--no-hub", "--home", t.TempDir())

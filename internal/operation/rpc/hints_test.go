@@ -32,7 +32,7 @@ func TestHints(t *testing.T) {
 	toTools := regexp.MustCompile(`/(hub|shape|mailroom|handoff|roots|contract|run)/`)
 	command := regexp.MustCompile("parley [a-z]|--as-operator")
 	found := 0
-	for _, dir := range []string{"../../../hub", "../../service", "../../shape", "../../surface", "../../operation"} {
+	for _, dir := range []string{"../../../hub", "../../service", "../../ground/shape", "../../surface", "../../operation"} {
 		walk := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err

@@ -26,7 +26,9 @@ var (
 // it. It follows one level: the imports of those files are not read. A test and a script at the top of the
 // tree import what they are to judge, so that their imports do not count.
 func (s *scriptSearch) imports(name string, content []byte) {
-	if path.Dir(name) == "." || leadsOut(name) || isTest(name) || bytes.IndexByte(content, 0) >= 0 {
+	isProgram := bytes.IndexByte(content, 0) >= 0
+	isSubject := path.Dir(name) == "." || isTest(name)
+	if isSubject || isProgram || leadsOut(name) {
 		return
 	}
 	first, _, _ := bytes.Cut(content, []byte("\n"))

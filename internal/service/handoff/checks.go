@@ -78,7 +78,7 @@ func (s *Service) checkReviewer(ctx context.Context, op string, to hub.AgentID, 
 	case who == string(to):
 		return hub.Errorf(hub.CodeInvalid, op, "package.review: %s is to do the work, and cannot review it", who).WithHint("name another agent, or operator")
 	case who == hub.ReviewerOtherVendor:
-		return hub.Errorf(hub.CodeInvalid, op, "package.review: other-vendor is for the policy of a branch").WithHint("parley landing set --review other-vendor; or name an agent, or operator")
+		return hub.Errorf(hub.CodeInvalid, op, "package.review: other-vendor is for the policy of a branch").WithHint("name an agent, role:ROLE, @ABILITY or operator")
 	case !hub.ValidReviewer(who) || who == hub.ReviewerNone:
 		return hub.Errorf(hub.CodeInvalid, op, "package.review: must be an agent, role:ROLE, @ABILITY or operator, got %.100q", who)
 	case strings.HasPrefix(who, hub.ReviewerRolePrefix) || strings.HasPrefix(who, hub.ReviewerAbilityPrefix):

@@ -516,7 +516,8 @@ func (s *Service) Undo(ctx context.Context, actor hub.Caller, id hub.LandingID, 
 		isTwice := len(before) > 0 && before[0].State != hub.EntryCancelled && before[0].State != hub.EntryUndone
 		if isTwice {
 			out = before[0]
-			if !actor.IsOperator() || out.State == hub.EntryLanded {
+			hasWord := out.State == hub.EntryLanded || (out.State.Open() && out.Approved != "")
+			if !actor.IsOperator() || hasWord {
 				return undoneTwice(op, id, out)
 			}
 			if out.State.Open() {

@@ -615,10 +615,13 @@ func hasBegunRun(r hub.Reader, v hub.Review, agent hub.AgentID) (bool, error) {
 func maker(r hub.Reader, agent hub.AgentID) (hub.AgentID, error) {
 	about, err := r.Journal(hub.JournalQuery{Subject: string(agent), Limit: maxListed})
 	i := slices.IndexFunc(about, func(e hub.Entry) bool { return e.Action == actions.AgentAdded })
-	if err != nil || i < 0 || about[i].Actor == hub.Operator || about[i].Actor == hub.Self {
+	if err != nil || i < 0 {
 		return "", err
 	}
-	return about[i].Actor, nil
+	if by := about[i].Actor; by != hub.Operator && by != hub.Self {
+		return by, nil
+	}
+	return "", nil
 }
 
 // launches returns the launches that own an agent, by the labels of their keys.
