@@ -789,9 +789,11 @@ func (s *stage) committed(p int) {
 }
 
 // mayEnd notes that a reservation ends when the hub looks: its content, the one of before, is
-// committed or gone.
+// committed or gone. One that the hub kept after another agent may have changed the file still has the
+// holder's earlier changes, so that it ends, too, also if the holder has asked for an edit since.
 func (c *claim) mayEnd(before content) {
-	if c.holds && (c.wrote || c.unseen || c.base != before) {
+	hasChanges := c.wrote || c.unseen || c.kept
+	if c.holds && (hasChanges || c.base != before) {
 		c.free()
 		c.unseen = true
 	}
