@@ -552,8 +552,8 @@ func (l landingContracts) Broken(ctx context.Context, repository string, c landi
 	return "", nil
 }
 
-// Asked implements landing.Contracts.
-func (l landingContracts) Asked(ctx context.Context, repository string) (out []string, err error) {
+// Names implements landing.Contracts.
+func (l landingContracts) Names(ctx context.Context, repository string) (out []string, err error) {
 	all, err := l.gated(ctx, repository)
 	if err != nil {
 		return nil, err

@@ -167,7 +167,7 @@ func (w *worker) evidence(ctx context.Context, e hub.LandingEntry) (asked []hub.
 	case w.policy.NoContracts, e.Waives(hub.GateContracts):
 		notAsked = append(notAsked, openText(w.policy, hub.GateContracts))
 	default:
-		contracts, err := w.s.contracts.Asked(ctx, w.policy.Repository)
+		contracts, err := w.s.contracts.Names(ctx, w.policy.Repository)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -214,8 +214,8 @@ type Contracts interface {
 	// may not be merged, with the repositories that use it; "" if there is no such contract. The zero
 	// Commit asks about the contracts alone.
 	Broken(ctx context.Context, repository string, c Commit) (string, error)
-	// Asked returns the contracts about which Broken asks, by name and version, such as User@2.
-	Asked(ctx context.Context, repository string) ([]string, error)
+	// Names returns the contracts about which Broken asks, by name and version, such as User@2.
+	Names(ctx context.Context, repository string) ([]string, error)
 }
 
 // A Subject names the handoff or the task of a team whose work lands. One of its members is set.

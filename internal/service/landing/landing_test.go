@@ -325,14 +325,14 @@ func (b broken) Broken(context.Context, string, landing.Commit) (string, error) 
 	return string(b), nil
 }
 
-func (broken) Asked(context.Context, string) ([]string, error) { return []string{"User@1"}, nil }
+func (broken) Names(context.Context, string) ([]string, error) { return []string{"User@1"}, nil }
 
 // holding are contracts that hold.
 type holding []string
 
 func (holding) Broken(context.Context, string, landing.Commit) (string, error) { return "", nil }
 
-func (h holding) Asked(context.Context, string) ([]string, error) { return h, nil }
+func (h holding) Names(context.Context, string) ([]string, error) { return h, nil }
 
 func returnedMail(all []letter) (out []letter) {
 	for _, l := range all {

@@ -466,11 +466,15 @@ func (s *stage) lapses() {
 	}
 }
 
-// missed notes the end of a reservation whose edit has not come.
+// missed notes the end of a reservation whose edit has not come. Of a file that others have changed
+// since, the hub has the reservation no more; a clock that jumps back does not bring it back.
 func (s *stage) missed(i, p int) {
 	c := &s.w.agents[i].files[p]
 	isPending := c.asked != unset && s.w.now-c.asked < editTime
-	if !isPending && !c.wrote && s.w.files[p] == c.base {
+	if isPending || c.wrote {
+		return
+	}
+	if s.w.files[p] == c.base || !s.isReserved(i, p) {
 		c.holds = false
 	}
 }
