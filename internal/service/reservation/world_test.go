@@ -104,7 +104,7 @@ type claim struct {
 	left   bool    // it is gone and left changes
 	lapsed bool    // it has not been told that its reservation ended
 	unseen bool    // its reservation ended by a commit that the hub may not have seen
-	hidden bool    // it has changed the file while the hub was away, which the hub has not seen
+	hidden bool    // the file has changes that the hub has not seen: the agent made them while the hub was away, or a person after the file was restored
 	broken bool    // a command of the other agent restored the file, and the hub has seen that
 	kept   bool    // the hub says that another agent has changed the file or may have, or waits for an edit
 }
@@ -160,7 +160,9 @@ func (w *world) restore(p, writer int) {
 func (w *world) changed(p, writer int) {
 	w.back[p] = false
 	for i := range w.agents {
-		w.agents[i].files[p].broken = false
+		c := &w.agents[i].files[p]
+		c.hidden = c.hidden || (c.broken && w.isDirty(p)) // the hub was told of a file without changes
+		c.broken = false
 		if p == first && writer != i {
 			w.agents[i].blamed = w.agents[i].runs || w.agents[i].blamed
 		}
