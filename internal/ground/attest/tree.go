@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
@@ -20,6 +22,9 @@ type Proof = []Hash
 
 // TileHeight is the height of tiles: a whole tile has 1<<TileHeight hashes.
 const TileHeight = 8
+
+// HashSize is the number of bytes of a hash.
+const HashSize = tlog.HashSize
 
 const (
 	tileWidth = 1 << TileHeight
@@ -112,6 +117,9 @@ func (g *Growth) tile(id TileID) ([]byte, error) {
 
 // Root returns the root of the tree after the growth.
 func (g *Growth) Root() (Hash, error) { return Root(g.Size, g.tile) }
+
+// RootAt returns the root of the first size leaves of the tree.
+func (g *Growth) RootAt(size int64) (Hash, error) { return Root(size, g.tile) }
 
 // IDs returns the names of the tiles that changed, in order.
 func (g *Growth) IDs() []TileID {
@@ -219,16 +227,27 @@ func (k Key) OpenCheckpoint(signed string) (Checkpoint, error) {
 	if err != nil {
 		return Checkpoint{}, err
 	}
-	var c Checkpoint
-	var root string
-	if count, err := fmt.Sscanf(n.Text, "%s\n%d\n%s\n", &c.Origin, &c.Size, &root); err != nil || count != 3 {
-		return Checkpoint{}, errors.New("the note is not a checkpoint")
+	c, err := ReadCheckpoint(n.Text)
+	if err == nil && c.Origin != k.Name {
+		err = fmt.Errorf("the checkpoint is of %s, not of %s", c.Origin, k.Name)
 	}
-	if c.Root, err = tlog.ParseHash(root); err != nil || c.text() != n.Text {
-		return Checkpoint{}, errors.New("the note is not a checkpoint")
+	return c, err
+}
+
+// ReadCheckpoint reads the text of a note, whose signature is not looked at.
+func ReadCheckpoint(text string) (c Checkpoint, err error) {
+	lines := strings.Split(text, "\n")
+	if len(lines) != 4 {
+		return c, errors.New("the note is not a checkpoint")
 	}
-	if c.Origin != k.Name {
-		return Checkpoint{}, fmt.Errorf("the checkpoint is of %s, not of %s", c.Origin, k.Name)
+	c.Origin = lines[0]
+	c.Size, err = strconv.ParseInt(lines[1], 10, 64)
+	if err == nil {
+		c.Root, err = tlog.ParseHash(lines[2])
+	}
+	isPlain := err == nil && c.Size >= 0 && c.text() == text
+	if !isPlain {
+		return Checkpoint{}, errors.New("the note is not a checkpoint")
 	}
 	return c, nil
 }
