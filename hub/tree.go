@@ -33,6 +33,4 @@ type TreeWriter interface {
 	PutCheckpoint(Checkpoint) error
 	// DropCheckpoint reports CodeNotFound if there is none of the size.
 	DropCheckpoint(size int64) error
-	// DropTiles removes all tiles, so that the tree is built again.
-	DropTiles() error
 }

@@ -68,6 +68,7 @@ func (s *Server) openProofs(context.Context) error {
 	s.proofs = proof.New(s.store, s.vault.LogKey(), &proof.Options{
 		Clock: s.clock, Bus: s.hints, Log: s.log, TellOperator: s.mail.TellOperator, Announce: s.mail.Announce,
 	})
+	s.records.proofs = s.proofs
 	return nil
 }
 

@@ -27,7 +27,6 @@ var treeCheckpoints = newTable("tree_checkpoints", "checkpoint of the tree", "si
 var (
 	tileByName = treeTiles.query(`WHERE level = ?1 AND n = ?2`)
 	putTile    = statement(`INSERT INTO tree_tiles (level, n, hashes) VALUES (?1, ?2, ?3) ON CONFLICT (level, n) DO UPDATE SET hashes = excluded.hashes`)
-	dropTiles  = statement(`DELETE FROM tree_tiles WHERE level >= ?1`)
 
 	checkpointFrom    = treeCheckpoints.query(`WHERE size >= ?1 ORDER BY size LIMIT 1`)
 	checkpointsAfter  = treeCheckpoints.query(`WHERE size > ?1 ORDER BY size LIMIT ?2`)
@@ -76,10 +75,5 @@ func (w treeWriter) DropCheckpoint(size int64) error {
 	if err == nil && n == 0 {
 		return notFound(treeCheckpoints.op(), treeCheckpoints.noun, strconv.FormatInt(size, 10))
 	}
-	return err
-}
-
-func (w treeWriter) DropTiles() error {
-	_, err := w.t.run(treeTiles.op(), dropTiles, 0)
 	return err
 }

@@ -20,21 +20,19 @@ type Hash = tlog.Hash
 // A Proof has the hashes that lead from one hash to a root: from a leaf, or from an older root.
 type Proof = []Hash
 
-// TileHeight is the height of tiles: a whole tile has 1<<TileHeight hashes.
-const TileHeight = 8
+// TileHeight is the height of tiles, and TileWidth the number of hashes in a whole one.
+const (
+	TileHeight = 8
+	TileWidth  = 1 << TileHeight
+)
 
 // HashSize is the number of bytes of a hash.
 const HashSize = tlog.HashSize
 
-const (
-	tileWidth = 1 << TileHeight
-	hashSize  = tlog.HashSize
-)
-
 // Leaf returns the hash of the leaf of a journal row: that of the 32 bytes of the row's hash.
 func Leaf(rowHash string) (Hash, error) {
 	raw, err := hex.DecodeString(rowHash)
-	if err != nil || len(raw) != hashSize || hex.EncodeToString(raw) != rowHash {
+	if err != nil || len(raw) != HashSize || hex.EncodeToString(raw) != rowHash {
 		return Hash{}, fmt.Errorf("%.70q is not a hash of a journal row", rowHash)
 	}
 	return tlog.RecordHash(raw), nil
@@ -67,26 +65,26 @@ func Grow(size int64, tiles Tiles) *Growth {
 func (g *Growth) Add(leaf Hash) error {
 	n := g.Size
 	for level := 0; ; level++ {
-		id := TileID{level, n / tileWidth}
-		at := int(n % tileWidth)
+		id := TileID{level, n / TileWidth}
+		at := int(n % TileWidth)
 		hashes, known := g.Changed[id]
 		if !known && at > 0 {
 			stored, err := g.tile(id)
 			if err != nil {
 				return err
 			}
-			if len(stored) < at*hashSize {
-				return fmt.Errorf("tile %d/%d has %d hashes instead of %d", level, id.N, len(stored)/hashSize, at)
+			if len(stored) < at*HashSize {
+				return fmt.Errorf("tile %d/%d has %d hashes instead of %d", level, id.N, len(stored)/HashSize, at)
 			}
-			hashes = slices.Clone(stored[:at*hashSize]) // a longer one is of a step that was not completed
+			hashes = slices.Clone(stored[:at*HashSize]) // a longer one is of a step that was not completed
 		}
 		hashes = append(hashes, leaf[:]...)
 		g.Changed[id] = hashes
-		if at < tileWidth-1 {
+		if at < TileWidth-1 {
 			break
 		}
 		leaf = tileRoot(hashes)
-		n /= tileWidth
+		n /= TileWidth
 	}
 	g.Size++
 	return nil
@@ -94,9 +92,9 @@ func (g *Growth) Add(leaf Hash) error {
 
 // tileRoot returns the hash of a whole tile.
 func tileRoot(tile []byte) Hash {
-	level := make([]Hash, len(tile)/hashSize)
+	level := make([]Hash, len(tile)/HashSize)
 	for i := range level {
-		copy(level[i][:], tile[i*hashSize:])
+		copy(level[i][:], tile[i*HashSize:])
 	}
 	for len(level) > 1 {
 		for i := range len(level) / 2 {
@@ -142,10 +140,10 @@ func (t Tiles) reader() tlog.HashReader {
 				}
 				known[id] = data
 			}
-			if len(data) < tile.W*hashSize {
-				return nil, fmt.Errorf("tile %d/%d has %d hashes instead of %d", id.Level, id.N, len(data)/hashSize, tile.W)
+			if len(data) < tile.W*HashSize {
+				return nil, fmt.Errorf("tile %d/%d has %d hashes instead of %d", id.Level, id.N, len(data)/HashSize, tile.W)
 			}
-			hash, err := tlog.HashFromTile(tile, data[:tile.W*hashSize], index)
+			hash, err := tlog.HashFromTile(tile, data[:tile.W*HashSize], index)
 			if err != nil {
 				return nil, err
 			}

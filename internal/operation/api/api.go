@@ -232,6 +232,7 @@ var (
 	Verify  = patient(rpc.Operator, reads("parley/audit/verify", "Compare everything with the journal.", verify))
 	Prove   = reads("parley/proof/make", "Make the file with which strangers check what the hub says about a thing that you may read.", prove)
 
+	RebuildTree   = patient(rpc.Operator, administers("parley/proof/rebuild", "Make the tree over the journal again.", rebuildTree))
 	ListProofKeys = reads("parley/proof/keys", "List the public keys with which the hub signs proofs, the newest first.", proofKeys)
 
 	Archive = patient(rpc.Operator, administers("parley/archive", "Move old entries into a file.", archive))
@@ -264,7 +265,7 @@ var Operations = rpc.Table[*Services]{
 	RecordUsage, ShowSpend, CountTexts, ListPrices, SetPrices, SetBudget, ListBudgets, RemoveBudget, StopTurns,
 	AddSource, ListSources, ShowSource, RemoveSource, PollSource, AddSchedule, ListSchedules, RemoveSchedule, RunSchedule,
 	ContinueTask, Continuations, Compacting, ListRescues, ShowRescue, ApplyRescue, DropRescue,
-	ListOperators, AddOperator, RemoveOperator, OpenWeb, InviteWeb, WebSessions, RevokeWeb, ListRoots, AddRoot, RemoveRoot, Metrics, Audit, Verify, Prove, ListProofKeys, Archive, Export, Backup, Forget, StopHub, ListTargets, TestTarget, ReplayDead, Now, ListHeld, Approve, Deny,
+	ListOperators, AddOperator, RemoveOperator, OpenWeb, InviteWeb, WebSessions, RevokeWeb, ListRoots, AddRoot, RemoveRoot, Metrics, Audit, Verify, Prove, ListProofKeys, RebuildTree, Archive, Export, Backup, Forget, StopHub, ListTargets, TestTarget, ReplayDead, Now, ListHeld, Approve, Deny,
 }
 
 // An op is an operation of this table.

@@ -315,6 +315,7 @@ func (noRepositories) Fetch(context.Context, string, string) (check.Commit, erro
 // noFiles are the records of a store without files.
 type noFiles struct{ *records.Records }
 
+func (noFiles) RebuildTree(context.Context) (int64, error) { return 0, nil }
 func (noFiles) Export(context.Context, string, bool) (records.Manifest, error) {
 	return records.Manifest{}, hub.Errorf(hub.CodeNotEnabled, "test", "no files here")
 }

@@ -46,7 +46,7 @@ func (l *Log) Prove(ctx context.Context, caller hub.Caller, q Request) (Made, er
 	ctx, cancel := context.WithTimeoutCause(ctx, proveFor, hub.Errorf(hub.CodeDegraded, op, "the tree over the journal does not have the newest rows").WithHint("try again; if it stays so, run parley doctor"))
 	defer cancel()
 	if err := l.Stopped(); err != nil {
-		return Made{}, hub.Errorf(hub.CodeDegraded, op, "%w", err).WithHint("stop the hub and run: parley audit verify --rebuild-tree")
+		return Made{}, hub.Errorf(hub.CodeDegraded, op, "%w", err).WithHint("run: parley audit verify --rebuild-tree")
 	}
 	var hints <-chan struct{}
 	if l.o.Bus != nil {

@@ -64,7 +64,7 @@ func (l *Log) failed(ctx context.Context, err error) {
 	}
 	var told hub.Message
 	failed := l.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) (err2 error) {
-		text := fmt.Sprintf("the hub makes no new proofs: %v; messages and work go on; stop the hub and run: parley audit verify --rebuild-tree", err)
+		text := fmt.Sprintf("the hub makes no new proofs: %v; messages and work go on; run: parley audit verify --rebuild-tree", err)
 		told, err2 = l.o.TellOperator(tx, map[string]any{"code": hub.CodeDegraded, "message": text})
 		return err2
 	})

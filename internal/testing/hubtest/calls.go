@@ -550,10 +550,6 @@ func (s callTree) DropCheckpoint(a int64) error {
 	return do0(s.calls, "DropCheckpoint", func() error { return s.w.DropCheckpoint(a) })
 }
 
-func (s callTree) DropTiles() error {
-	return do0(s.calls, "DropTiles", func() error { return s.w.DropTiles() })
-}
-
 // A callContinuations is the continuations of a callReader, or of a callTx.
 type callContinuations struct {
 	calls

@@ -27,13 +27,6 @@ var treeTests = []storeTest{
 			}
 			return nil
 		})
-		w.update(func(tx hub.Tx) error { return tx.WriteTree().DropTiles() })
-		w.view(func(r hub.Reader) error {
-			if _, err := r.Tree().Tile(1, 3); hub.CodeOf(err) != hub.CodeNotFound {
-				w.Errorf("after all were dropped: %v", err)
-			}
-			return nil
-		})
 	}},
 	{"checkpoints are found by size, oldest or newest first, and replaced", func(w *world) {
 		w.update(func(tx hub.Tx) error {
