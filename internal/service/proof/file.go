@@ -15,7 +15,7 @@ const Format = "parley-proof/1"
 
 // A File is what strangers get.
 type File struct {
-	Format     string            `json:"format"`
+	Format     string            `json:"schema"`
 	Of         string            `json:"of"`         // the id that was asked for
 	Key        string            `json:"key"`        // that signed; a file alone does not make it a known one
 	Checkpoint string            `json:"checkpoint"` // a signed note

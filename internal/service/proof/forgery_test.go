@@ -317,10 +317,10 @@ func TestBadFiles(t *testing.T) {
 	}
 	refused("100 MB", bytes.Repeat([]byte("["), 100<<20))
 	refused("deep", bytes.Repeat([]byte("["), 1<<20))
-	refused("a deep member", append(append([]byte(`{"format":`), bytes.Repeat([]byte(`{"a":`), 1<<20)...), '1'))
-	refused("a repeated member", bytes.Replace(raw, []byte(`{"format":`), []byte(`{"format":"parley-proof/1","format":`), 1))
+	refused("a deep member", append(append([]byte(`{"schema":`), bytes.Repeat([]byte(`{"a":`), 1<<20)...), '1'))
+	refused("a repeated member", bytes.Replace(raw, []byte(`{"schema":`), []byte(`{"schema":"parley-proof/1","schema":`), 1))
 	refused("a member in other case", bytes.Replace(raw, []byte(`"of":`), []byte(`"Of":`), 1))
-	refused("an unknown member", bytes.Replace(raw, []byte(`{"format":`), []byte(`{"more":1,"format":`), 1))
+	refused("an unknown member", bytes.Replace(raw, []byte(`{"schema":`), []byte(`{"more":1,"schema":`), 1))
 	refused("text behind it", append(slices.Clone(raw), "{}"...))
 	refused("a null", []byte("null"))
 	refused("another form of a name", bytes.Replace(raw, []byte("builder"), []byte("bui\u0301lder"), 1))
