@@ -1,12 +1,16 @@
 package proof_test
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -81,5 +85,29 @@ func TestForeignVerifier(t *testing.T) {
 		if isRow && foreign(changed, file.Key) == nil {
 			t.Errorf("another %s passes", path)
 		}
+	}
+}
+
+// TestPython holds that securesystemslib for Python reads the envelopes of a file.
+func TestPython(t *testing.T) {
+	w := newWorld(t)
+	file := w.prove("l1")
+	python, err := filepath.Abs(filepath.Join("..", "..", "..", ".cache", "verifiers", "bin", "python"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(python); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("%v: scripts/verifiers fetches it", err)
+		}
+		t.Logf("not run: %v: scripts/verifiers fetches it", err)
+		return
+	}
+	known := w.trusted()[0]
+	cmd := exec.CommandContext(t.Context(), python, filepath.Join("testdata", "python", "verify.py"), known.ID(), hex.EncodeToString(known.Public()))
+	cmd.Stdin = bytes.NewReader(bytesOf(t, file))
+	out, err := cmd.CombinedOutput()
+	if lines := strings.Count(string(out), "\n"); err != nil || lines != len(file.Statements)+1 {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
