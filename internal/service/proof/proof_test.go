@@ -13,7 +13,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/proof"
 )
 
-func packageHash(t *testing.T, raw json.RawMessage) string {
+func packageHash(t testing.TB, raw json.RawMessage) string {
 	t.Helper()
 	hash, err := shape.PackageHash(raw)
 	if err != nil {

@@ -136,7 +136,7 @@ func TestGrowthFails(t *testing.T) {
 	inner := storetest.Open(t, t.TempDir())
 	store := &hubtest.Store{Store: inner}
 	log := proof.New(store, key("hub"), nil)
-	w := &world{T: t, store: store, log: log}
+	w := &world{TB: t, store: store, log: log}
 	calls := 0
 	for ends := false; !ends; calls++ {
 		store.Before = nil
@@ -168,7 +168,7 @@ func TestTampering(t *testing.T) {
 		home := storetest.NewHome(t, t.TempDir())
 		store := home.Open()
 		t.Cleanup(func() { store.Close() })
-		w := &world{T: t, store: store, log: proof.New(store, key("hub"), nil)}
+		w := &world{TB: t, store: store, log: proof.New(store, key("hub"), nil)}
 		w.noise(600)
 		w.grow()
 		return home, w
@@ -222,7 +222,7 @@ func TestTampering(t *testing.T) {
 func TestCopies(t *testing.T) {
 	home := storetest.NewHome(t, t.TempDir())
 	store := home.Open()
-	w := &world{T: t, store: store, log: proof.New(store, key("hub"), nil)}
+	w := &world{TB: t, store: store, log: proof.New(store, key("hub"), nil)}
 	w.noise(600)
 	w.grow()
 	before, err := w.log.Newest(t.Context())
@@ -270,7 +270,7 @@ func TestRun(t *testing.T) {
 	home := storetest.NewHome(t, t.TempDir())
 	store := home.Open()
 	defer store.Close()
-	w := &world{T: t, store: store, log: proof.New(store, key("hub"), nil)}
+	w := &world{TB: t, store: store, log: proof.New(store, key("hub"), nil)}
 	w.noise(300)
 	w.grow()
 	home.Exec(`UPDATE tree_tiles SET hashes = '` + strings.Repeat("QUFB", 32*44/3) + `' WHERE level = 0 AND n = 1`)

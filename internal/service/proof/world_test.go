@@ -29,7 +29,7 @@ const (
 
 // A world is a store with a landing, its handoff, two checks and a review.
 type world struct {
-	*testing.T
+	testing.TB
 	store   hub.Store
 	log     *proof.Log
 	now     time.Time
@@ -44,9 +44,9 @@ func key(name string) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(seed[:])
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{T: t, store: storetest.Open(t, t.TempDir()), now: epoch.Time}
+	w := &world{TB: t, store: storetest.Open(t, t.TempDir()), now: epoch.Time}
 	w.log = proof.New(w.store, key("hub"), &proof.Options{Clock: func() time.Time { w.now = w.now.Add(time.Second); return w.now }})
 	for _, id := range []hub.AgentID{"builder", "planner", "codex"} {
 		w.update(func(tx hub.Tx) error {
@@ -99,7 +99,7 @@ func (w *world) handOver() {
 		ID: id, ThreadID: string(id), TaskID: "T-1", From: "planner", To: "builder", Title: "Fix <login> & logout", Reason: "requested",
 		Package: json.RawMessage(`{"provenance":{"origin_session":"s"},"task":{"x":1},"verification":{}}`), InitiatedAt: epoch, Status: hub.HandoffDraft,
 	}
-	h.Hash = packageHash(w.T, h.Package)
+	h.Hash = packageHash(w.TB, h.Package)
 	h.Package = json.RawMessage(strings.Replace(string(h.Package), `"verification":{}`, `"verification":{"package_hash":"`+h.Hash+`"}`, 1))
 	was := hub.HandoffState("")
 	for _, state := range []hub.HandoffState{hub.HandoffDraft, hub.HandoffProposed, hub.HandoffValidating, hub.HandoffAccepted, hub.HandoffActivated, hub.HandoffCompleted, hub.HandoffClosed} {
@@ -218,7 +218,7 @@ func (w *world) prove(id string) proof.File {
 	return made.File
 }
 
-func bytesOf(t *testing.T, f proof.File) []byte {
+func bytesOf(t testing.TB, f proof.File) []byte {
 	t.Helper()
 	raw, err := json.Marshal(f)
 	if err != nil {
