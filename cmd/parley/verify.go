@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +21,7 @@ import (
 )
 
 func (a *app) verifyCommand() *cobra.Command {
-	var keyFile, commit string
+	var keyFile, commit, newer string
 	cmd := &cobra.Command{
 		Use:   "verify FILE",
 		Short: "Check a file of parley prove, without a hub",
@@ -31,16 +34,20 @@ A key is known if --key names a file with it, or if .parley/keys has it in the b
 the repository around you (for a landing: its target branch). Such a key proves who keeps
 the repository, no more.
 
-A file speaks of the moment of its checkpoint: it never shows what happened afterwards.`,
+A file speaks of the moment of its checkpoint: it never shows what happened afterwards.
+--newer asks a hub for its present checkpoint, checks that its log goes on from the file,
+and prints how many rows follow. A hub that shows two histories is found: both signed
+notes are printed, and are the proof.`,
 		Example: `  parley verify l7.proof.json --key hub.key
   parley verify l7.proof.json --commit HEAD`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.verifyFile(cmd.Context(), args[0], keyFile, commit)
+			return a.verifyFile(cmd.Context(), args[0], keyFile, commit, newer)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&keyFile, "key", "", "file with the public keys that you trust")
+	f.StringVar(&newer, "newer", "", "address of the hub, whose log must go on from the file")
 	f.StringVar(&commit, "commit", "", "require that the file is about this commit")
 	return cmd
 }
@@ -52,13 +59,16 @@ type verification struct {
 	KeyFrom  string        `json:"key_from,omitempty"` // the source of the key
 	Says     []string      `json:"says,omitempty"`
 	Report   *proof.Report `json:"report,omitempty"`
+
+	Newer *proof.Continued `json:"newer,omitempty"`
+	Notes []string         `json:"notes,omitempty"` // two signed checkpoints that contradict each other
 }
 
 // maxKeys is the size of the largest file of keys.
 const maxKeys = 1 << 20
 
 // verifyFile checks a file and prints what it says.
-func (a *app) verifyFile(ctx context.Context, name, keyFile, commit string) error {
+func (a *app) verifyFile(ctx context.Context, name, keyFile, commit, newer string) error {
 	tooLarge := fmt.Errorf("it has more than %d MB, and no file of parley prove has", proof.MaxFile>>20)
 	raw, err := a.read(ctx, name, proof.MaxFile, tooLarge)
 	if err != nil && !errors.Is(err, tooLarge) {
@@ -92,6 +102,16 @@ func (a *app) verifyFile(ctx context.Context, name, keyFile, commit string) erro
 		err = isOfCommit(ctx, got, commit)
 	}
 
+	if err == nil && newer != "" {
+		var more proof.Continued
+		if more, err = continued(ctx, raw, newer); err == nil {
+			out.Newer = &more
+		}
+		if two, ok := errors.AsType[*proof.TwoHistories](err); ok {
+			out.Notes = two.Notes[:]
+		}
+	}
+
 	if err == nil || isUnknown {
 		out.Report = &got
 		out.Says = says(got)
@@ -101,6 +121,38 @@ func (a *app) verifyFile(ctx context.Context, name, keyFile, commit string) erro
 		out.Problem = err.Error()
 	}
 	return a.check(out.Verified, out, func(w io.Writer) { a.writeVerification(w, out) })
+}
+
+// maxAnswer is the most bytes of a checkpoint or a tile of a hub.
+const maxAnswer = 64 << 10
+
+// continued checks that the log of the hub at an address goes on from a file.
+func continued(ctx context.Context, raw []byte, address string) (proof.Continued, error) {
+	var f proof.File
+	if err := json.Unmarshal(raw, &f); err != nil {
+		return proof.Continued{}, err
+	}
+	client := &http.Client{Timeout: 10 * time.Second}
+	get := func(path string) ([]byte, error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(address, "/")+path, nil)
+		if err != nil {
+			return nil, err
+		}
+		res, err := client.Do(req)
+		if err != nil {
+			return nil, err
+		}
+		defer res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			return nil, fmt.Errorf("%s answers %s for %s", address, res.Status, path)
+		}
+		return io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	}
+	note, err := get("/checkpoint")
+	if err != nil {
+		return proof.Continued{}, err
+	}
+	return proof.Continue(f, string(note), func(path string) ([]byte, error) { return get("/tile/" + path) })
 }
 
 // repositoryHas reports whether .parley/keys in the repository around the working folder has a key:
@@ -151,6 +203,12 @@ func (a *app) writeVerification(w io.Writer, out verification) {
 			fmt.Fprintf(w, "  %s\n", plaintext.Line(line))
 		}
 		fmt.Fprintf(w, "as of row %d of its journal, %s; the file does not say what happened afterwards\n", out.Report.Rows, utc(out.Report.AsOf))
+	}
+	if out.Newer != nil {
+		fmt.Fprintf(w, "the log of the hub goes on from the file: %s follow; this file does not say what is in them\n", counted(int(out.Newer.More), "row"))
+	}
+	for _, note := range out.Notes {
+		fmt.Fprintf(w, "%s\n", plaintext.Text(note))
 	}
 	if !out.Verified {
 		fmt.Fprintf(w, "%s %s\n", a.paint(w, "31", "NOT VERIFIED:"), plaintext.Line(out.Problem))

@@ -249,3 +249,9 @@ func ReadCheckpoint(text string) (c Checkpoint, err error) {
 	}
 	return c, nil
 }
+
+// WidthOf returns the number of hashes that a tile has in a tree of a size.
+func WidthOf(id TileID, size int64) int {
+	hashes := size >> (TileHeight * id.Level) // of its level
+	return int(min(TileWidth, max(0, hashes-id.N*TileWidth)))
+}
