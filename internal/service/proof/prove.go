@@ -113,7 +113,9 @@ func (l *Log) prove(ctx context.Context, signer *attest.Signer, caller hub.Calle
 		if check, err = readNote(newest.Note); err != nil {
 			return err
 		}
-		g.r, g.size, g.rows = r, check.Size, map[int64]Row{}
+		g.r = r
+		g.size = check.Size
+		g.rows = map[int64]Row{}
 		if err := g.gather(); err != nil {
 			return err
 		}

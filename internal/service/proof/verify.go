@@ -397,7 +397,8 @@ func (v *verifier) steps(out *Handoff, h handoffRecord) error {
 		out.Steps = append(out.Steps, step)
 	}
 	for seq, row := range v.rows {
-		if seq > last && row.Subject == string(h.ID) && slices.Contains(actionsOfSteps, row.Action) && last > 0 {
+		isStep := row.Subject == string(h.ID) && slices.Contains(actionsOfSteps, row.Action)
+		if isStep && seq > last && last > 0 {
 			return fmt.Errorf("row %d says something later about it", seq)
 		}
 	}
