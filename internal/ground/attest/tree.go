@@ -61,6 +61,26 @@ func Grow(size int64, tiles Tiles) *Growth {
 	return &Growth{size, map[TileID][]byte{}, tiles}
 }
 
+// Load reads the tiles at the right edge of the tree, so that the growth reads no more.
+func (g *Growth) Load(tiles Tiles) error {
+	n := g.Size
+	for level := 0; n > 0; level++ {
+		id := TileID{level, n / TileWidth}
+		if at := int(n % TileWidth); at > 0 {
+			hashes, err := tiles(id)
+			if err != nil {
+				return err
+			}
+			if len(hashes) < at*HashSize {
+				return fmt.Errorf("tile %d/%d has %d hashes instead of %d", level, id.N, len(hashes)/HashSize, at)
+			}
+			g.Changed[id] = slices.Clone(hashes[:at*HashSize])
+		}
+		n /= TileWidth
+	}
+	return nil
+}
+
 // Add appends a leaf.
 func (g *Growth) Add(leaf Hash) error {
 	n := g.Size

@@ -37,6 +37,10 @@ type Options struct {
 	Bus   hub.Bus      // gives hints that the journal has grown; may be nil
 	Log   *slog.Logger // default silent
 
+	// Archived calls each with the entries after a number that are in archives alone, for the tree of
+	// a journal that is older than the tree; may be nil.
+	Archived func(ctx context.Context, after int64, each func(hub.Entry) error) error
+
 	// TellOperator writes a message of the hub to the operator inside tx; may be nil.
 	TellOperator func(tx hub.Tx, payload any) (hub.Message, error)
 	// Announce announces messages after their commit; may be nil.

@@ -83,6 +83,9 @@ func (l *Log) grow(ctx context.Context, store hub.Store) error {
 	if err := l.begin(ctx, store); err != nil {
 		return err
 	}
+	if err := l.growFromArchives(ctx, store); err != nil {
+		return fmt.Errorf("proof: the tree over the archives: %w", err)
+	}
 	for more := true; more && ctx.Err() == nil; {
 		var err error
 		if more, err = l.page(ctx, store); err != nil {
@@ -90,6 +93,51 @@ func (l *Log) grow(ctx context.Context, store hub.Store) error {
 		}
 	}
 	return nil
+}
+
+// growFromArchives adds the rows that archives alone have, of a journal that is older than its tree. The
+// oldest row of the store must follow from the last of them.
+func (l *Log) growFromArchives(ctx context.Context, store hub.Store) error {
+	var begin int64
+	var growth *attest.Growth
+	oldest, err := hub.Read(ctx, store, func(r hub.Reader) (hub.Entry, error) {
+		var err error
+		if begin, err = r.Cursor(Cursor); err != nil {
+			return hub.Entry{}, err
+		}
+		rows, err := r.Journal(hub.JournalQuery{After: begin, Limit: 1})
+		if err != nil || len(rows) == 0 || rows[0].Seq == begin+1 {
+			return hub.Entry{}, err
+		}
+		growth = attest.Grow(begin, nil)
+		return rows[0], growth.Load(tilesOf(r))
+	})
+	if err != nil || growth == nil {
+		return err
+	}
+	if l.o.Archived == nil {
+		return brokenf("rows %d to %d are in archives alone", begin+1, oldest.Seq-1)
+	}
+
+	last := ""
+	err = l.o.Archived(ctx, begin, func(e hub.Entry) error {
+		if e.Seq != growth.Size+1 || e.Seq >= oldest.Seq {
+			return nil
+		}
+		leaf, err := attest.Leaf(e.Hash)
+		if err != nil {
+			return brokenf("row %d of an archive: %v", e.Seq, err)
+		}
+		last = e.Hash
+		return growth.Add(leaf)
+	})
+	if err != nil {
+		return err
+	}
+	if growth.Size != oldest.Seq-1 || oldest.Chain(last) != oldest.Hash {
+		return brokenf("row %d of the journal does not follow from the archives", oldest.Seq)
+	}
+	return l.replace(ctx, growth, begin)
 }
 
 // tilesOf reads the tiles of a snapshot.

@@ -97,6 +97,35 @@ func TestTree(t *testing.T) {
 		w.grow()
 		wantRoot(t, w.store, w.log)
 	})
+	t.Run("a journal whose beginning is in an archive alone gets it from there", func(t *testing.T) {
+		home := storetest.NewHome(t, t.TempDir())
+		store := home.Open()
+		defer store.Close()
+		old := &world{TB: t, store: store}
+		old.noise(600)
+		rows, err := hub.Read(t.Context(), store, func(r hub.Reader) ([]hub.Entry, error) { return r.Journal(hub.JournalQuery{Limit: 1000}) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		size, root := rootOf(t, store)
+		home.Exec(`DELETE FROM journal WHERE seq <= 300`)
+		log := proof.New(store, key("hub"), &proof.Options{Archived: func(_ context.Context, after int64, each func(hub.Entry) error) error {
+			for _, e := range rows[after:300] {
+				if err := each(e); err != nil {
+					return err
+				}
+			}
+			return nil
+		}})
+		if err := log.Grow(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c, err := log.Newest(t.Context())
+		if lines := strings.Split(c.Note, "\n"); err != nil || c.Size != size || lines[2] != root.String() {
+			t.Errorf("got %d rows, %v, %v", c.Size, lines, err)
+		}
+		wantFindings(t, store)
+	})
 	t.Run("the newest checkpoint of each minute stays", func(t *testing.T) {
 		w := newWorld(t)
 		for range 150 { // the clock of the test moves a second at each checkpoint
