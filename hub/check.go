@@ -271,12 +271,15 @@ func (r CheckResult) Advance(next CheckState, now Time) (CheckResult, error) {
 
 // RecordDigest returns the SHA-256, in hexadecimal, of everything in r that never changes after its
 // end: all but the artifact of its output, which may be removed later, and what readers compute.
-func (r CheckResult) RecordDigest() string {
+func (r CheckResult) RecordDigest() string { return wholeDigest("check result", r.Recorded()) }
+
+// Recorded returns r with what never changes after its end, of which RecordDigest is the digest.
+func (r CheckResult) Recorded() CheckResult {
 	r.Kept = false
 	r.Flaky = false
 	r.Output.Tail = ""
 	r.Output.Artifact = ""
-	return wholeDigest("check result", r)
+	return r
 }
 
 // Confinement returns in words how the run was kept from the rest of the machine, as in "level 2; not:

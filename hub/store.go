@@ -196,6 +196,7 @@ type Reader interface {
 	Usage() UsageReader
 	Continuations() ContinuationReader
 	Events() EventReader
+	Tree() TreeReader
 }
 
 // A Tx reads its own changes and writes. Put methods with a parameter was compare
@@ -354,6 +355,7 @@ type Tx interface {
 	WriteUsage() UsageWriter
 	WriteContinuations() ContinuationWriter
 	WriteEvents() EventWriter
+	WriteTree() TreeWriter
 }
 
 // A Message is an envelope as it is stored, with its place in a chain of causes.

@@ -61,6 +61,7 @@ func (s *Server) openOperations(context.Context) error {
 		SignIn:    s.signIn,
 		Journal:   s.journal,
 		Records:   s.records,
+		Proofs:    s.proofs,
 		Metrics:   s.metrics,
 		Wakes:     s.wakes,
 		Gateway:   s.gateway,

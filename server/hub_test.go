@@ -287,15 +287,15 @@ func (r *running) tables(t *testing.T) map[string][]string {
 	_, _ = rpc.Call(t.Context(), r.as(r.operator), api.Query, api.QueryParams{Text: "anything"})
 	out := map[string][]string{}
 	for _, name := range r.rows(t, `SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'`) {
-		if name == "journal" || name == "cursors" || name == "leases" || strings.HasPrefix(name, "message_text_") {
-			continue // marks, leases that a restart raises, and what the engine keeps by itself
+		if name == "journal" || name == "cursors" || name == "leases" || strings.HasPrefix(name, "message_text_") || strings.HasPrefix(name, "tree_") {
+			continue // marks, leases that a restart raises, what the engine keeps by itself, and the tree over the journal
 		}
 		out[name] = r.rows(t, `SELECT * FROM "`+name+`"`)
 		switch name {
 		case "delivery_log": // about the other channels the router decides by itself, after the call
 			out[name] = r.rows(t, `SELECT * FROM delivery_log WHERE channel = 'inbox'`)
 		case "acp_meta":
-			out[name] = r.rows(t, `SELECT * FROM acp_meta WHERE key <> 'journal.files' AND key NOT LIKE 'metrics%' AND key NOT LIKE 'team folder %' AND value <> '{}'`) // marks of consumers, and that the router has visited an agent
+			out[name] = r.rows(t, `SELECT * FROM acp_meta WHERE key <> 'journal.files' AND key <> 'proof/log' AND key NOT LIKE 'metrics%' AND key NOT LIKE 'team folder %' AND value <> '{}'`) // marks of consumers, and that the router has visited an agent
 		}
 		slices.Sort(out[name])
 	}

@@ -73,6 +73,7 @@ func (s *Server) routes(door *rpc.Door, meters *meters) http.Handler {
 	mux.Handle("POST /artifacts", door.Page("artifact.put", rpc.Local, s.putArtifact))
 	mux.Handle("GET /artifacts/{sha256}", door.Page("artifact.get", rpc.Local, s.getArtifact))
 	mux.HandleFunc("GET /schema/{name...}", getSchema)
+	s.serveLog(mux)
 
 	// On loopback every local program may read the metrics; elsewhere they need a key.
 	var metrics http.Handler = meters

@@ -12,6 +12,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/ground/durable"
+	"github.com/parley-agents/parley/internal/service/proof"
 	"github.com/parley-agents/parley/internal/service/records"
 )
 
@@ -32,6 +33,8 @@ type Records struct {
 	store engine
 	file  *sqlite.Store // nil on PostgreSQL
 	home  string
+
+	proofs *proof.Log // of a hub that runs; else nil
 }
 
 // newRecords returns the records of a store in a home. opts has all but what
@@ -39,7 +42,7 @@ type Records struct {
 func newRecords(store engine, file *sqlite.Store, home, name string, opts records.Options) *Records {
 	opts.EmptyLog = store.EmptyLog
 	folders := records.Folders{Trail: filepath.Join(home, trailDir), Archives: filepath.Join(home, archiveDir), Position: filepath.Join(home, positionFile), Name: name}
-	return &Records{records.New(store, folders, &opts), store, file, home}
+	return &Records{records.New(store, folders, &opts), store, file, home, nil}
 }
 
 // OpenRecords opens the records in a home in which no hub is running. Whoever
@@ -81,8 +84,8 @@ func (r *Records) VerifyFor(ctx context.Context, span time.Duration, resume stri
 	return r.addDrift(ctx)(r.Records.VerifyFor(ctx, span, resume))
 }
 
-// addDrift returns a function that adds differences of the schema to an audit that
-// has come to its end.
+// addDrift returns a function that adds differences of the schema, and of the tree over the
+// journal, to an audit that has come to its end.
 func (r *Records) addDrift(ctx context.Context) func(records.Audit, error) (records.Audit, error) {
 	return func(got records.Audit, err error) (records.Audit, error) {
 		if err != nil || got.Progress != nil {
@@ -92,8 +95,26 @@ func (r *Records) addDrift(ctx context.Context) func(records.Audit, error) (reco
 		for _, d := range drift {
 			got.Findings = append(got.Findings, records.Finding{Where: "schema", What: d})
 		}
+		if err != nil {
+			return got, err
+		}
+
+		tree, err := proof.Check(ctx, r.store)
+		for _, f := range tree.Findings {
+			got.Findings = append(got.Findings, records.Finding{Where: f.Where, What: f.What})
+		}
+		got.Unchecked = append(got.Unchecked, tree.Unchecked...)
+		got.Leaves, got.Checkpoints = tree.Size, tree.Checkpoints
 		return got, err
 	}
+}
+
+// RebuildTree makes the tree over the journal again, and returns the number of its leaves.
+func (r *Records) RebuildTree(ctx context.Context) (int64, error) {
+	if r.proofs == nil {
+		return proof.New(r.store, nil, nil).Rebuild(ctx)
+	}
+	return r.proofs.Rebuild(ctx)
 }
 
 // Export writes everything as JSONL into a folder that does not exist yet.

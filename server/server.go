@@ -88,6 +88,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/metrics"
 	"github.com/parley-agents/parley/internal/service/peers"
+	"github.com/parley-agents/parley/internal/service/proof"
 	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/service/roots"
 	"github.com/parley-agents/parley/internal/service/run"
@@ -257,6 +258,7 @@ type Server struct {
 	// The services. Each is set by the part that opens it.
 	self      peer.Self // this hub, as others know it
 	vault     *vault.Vault
+	proofs    *proof.Log
 	keys      *keys.Service
 	peers     *peers.Service
 	callers   *callers.Service

@@ -14,6 +14,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
 	"github.com/parley-agents/parley/internal/service/metrics"
+	"github.com/parley-agents/parley/internal/service/proof"
 	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/service/roots"
 	"github.com/parley-agents/parley/internal/service/run"
@@ -49,7 +50,7 @@ func (s *Server) openRoots(ctx context.Context) (err error) {
 // A consumer that is left out here could miss entries that were archived before it
 // read them.
 func (s *Server) openRecords(context.Context) error {
-	consumers := slices.Concat(s.mail.Consumers(), []string{wake.Cursor, metrics.Cursor}, s.notifier.Cursors())
+	consumers := slices.Concat(s.mail.Consumers(), []string{wake.Cursor, metrics.Cursor, proof.Cursor}, s.notifier.Cursors())
 	if s.folders != nil {
 		consumers = append(consumers, folder.Cursor)
 	}
@@ -59,6 +60,15 @@ func (s *Server) openRecords(context.Context) error {
 	s.records = newRecords(s.store, s.sqlite, s.opts.Home, s.hubName(), records.Options{
 		Clock: s.clock, Bus: s.hints, Log: s.log, Consumers: consumers, Artifacts: s.content, Refs: landedRefs{s},
 	})
+	return nil
+}
+
+// openProofs builds the tree over the journal, from which files for strangers are made.
+func (s *Server) openProofs(context.Context) error {
+	s.proofs = proof.New(s.store, s.vault.LogKey(), &proof.Options{
+		Clock: s.clock, Bus: s.hints, Log: s.log, Archived: s.records.Archived, TellOperator: s.mail.TellOperator, Announce: s.mail.Announce,
+	})
+	s.records.proofs = s.proofs
 	return nil
 }
 

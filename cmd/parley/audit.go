@@ -62,7 +62,7 @@ that concern them. The newest entries come last.`,
 	f.StringVar((*string)(&p.Action), "action", "", "only entries with this action, such as message.sent")
 	f.Int64Var(&p.After, "after", 0, "only entries after this number")
 	f.Var(&p.Limit, "limit", "maximum number of entries (default 50)")
-	cmd.AddCommand(a.auditVerifyCommand())
+	cmd.AddCommand(a.auditVerifyCommand(), a.auditKeyCommand())
 	return cmd
 }
 
@@ -106,19 +106,32 @@ func (a *app) followAudit(ctx context.Context, p api.AuditParams, page api.Audit
 }
 
 func (a *app) auditVerifyCommand() *cobra.Command {
-	var resume bool
+	var resume, rebuild bool
 	cmd := &cobra.Command{
 		Use: "verify", Short: "Verify the hub's records against the journal",
 		Long: `Verify the hub's records against the journal: the chain of hashes, messages, handoffs
 and their history, runs, contracts, agents and keys, the archives and the trail of
-JSONL files. It also works while no hub is running. The exit code is 1 if something
+JSONL files, the tree over the journal and the checkpoints that the hub signed. It also works while no hub is running. The exit code is 1 if something
 does not match.
 
 Progress is printed, and the position is stored every few seconds in verify.json in
 the hub's home. After Ctrl-C (exit code 130), --resume continues from there. The
-stored position is trusted; a verification from the beginning trusts nothing.`,
+stored position is trusted; a verification from the beginning trusts nothing.
+
+--rebuild-tree first makes the tree over the journal again. It is refused if a checkpoint
+that the hub signed contradicts the journal: then the journal was changed, not the tree.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if rebuild {
+				got, err := fromRecords(cmd.Context(), a, api.RebuildTree, api.None{}, func(r api.Records) (api.RebuiltTree, error) {
+					n, err := r.RebuildTree(cmd.Context())
+					return api.RebuiltTree{Leaves: n}, err
+				})
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(a.err, "made the tree over %d rows of the journal again\n", got.Leaves)
+			}
 			got, err := a.verify(cmd.Context(), resume)
 			if err != nil {
 				return err
@@ -130,6 +143,7 @@ stored position is trusted; a verification from the beginning trusts nothing.`,
 		},
 	}
 	cmd.Flags().BoolVar(&resume, "resume", false, "continue the last interrupted verification")
+	cmd.Flags().BoolVar(&rebuild, "rebuild-tree", false, "make the tree over the journal again")
 	return cmd
 }
 

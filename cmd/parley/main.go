@@ -209,7 +209,7 @@ func (a *app) root() *cobra.Command {
 		{"Other repositories and hubs:", []*cobra.Command{
 			a.projectCommand(), a.contractCommand(), a.contextCommand(), a.implCommand(), a.canMergeCommand(), a.canDeployCommand(), a.deployedCommand(), a.peerCommand(), a.discoverCommand(),
 		}},
-		{"Records:", []*cobra.Command{a.metricsCommand(), a.auditCommand(), a.exportCommand(), a.importCommand(), a.archiveCommand(), a.backupCommand(), a.storeCommand()}},
+		{"Records:", []*cobra.Command{a.metricsCommand(), a.auditCommand(), a.proveCommand(), a.verifyCommand(), a.exportCommand(), a.importCommand(), a.archiveCommand(), a.backupCommand(), a.storeCommand()}},
 		{"For agent authors:", []*cobra.Command{a.acpCommand(), a.complyCommand(), a.modelCommand(), a.reportCommand(), a.schemaCommand()}},
 		{"About Parley:", []*cobra.Command{a.versionCommand(), a.upgradeCommand()}},
 	} {

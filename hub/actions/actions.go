@@ -196,6 +196,7 @@ const (
 	BreakerReset Action = "breaker.reset"
 	ArtifactPut  Action = "artifact.put"
 	HubStarted   Action = "hub.started"
+	LogKey       Action = "log.key" // the key that signs checkpoints of the journal from now on
 )
 
 // The actions about other hubs, invites and tokens.

@@ -1,6 +1,7 @@
 // Package schema holds the published JSON Schemas (2020-12): of the message
 // protocol the envelope, the payload of each type, the handoff package and the
-// teamspace manifest, and the report of parley comply.
+// teamspace manifest; the report of parley comply; and the file of parley prove
+// with the predicates of its statements.
 //
 // Each schema is complete in itself and refers to no other. They say all that
 // the schema language can: that names occur once, that text is valid UTF-8 and
@@ -18,7 +19,7 @@ import (
 	"strings"
 )
 
-//go:embed *.schema.json payload/*.schema.json
+//go:embed *.schema.json attestation/*.schema.json payload/*.schema.json
 var files embed.FS
 
 const suffix = ".schema.json"

@@ -50,7 +50,10 @@ func compile(t *testing.T, name string) *jsonschema.Schema {
 }
 
 func TestNames(t *testing.T) {
-	want := []string{"comply-report", "envelope", "handoff-package", "teamspace"}
+	want := []string{"comply-report", "envelope", "handoff-package", "proof-file", "teamspace"}
+	for _, noun := range []string{"decision", "file", "handoff", "landing", "message", "review", "run"} {
+		want = append(want, "attestation/"+noun)
+	}
 	for _, kind := range hub.MessageTypes {
 		want = append(want, "payload/"+string(kind))
 	}

@@ -44,6 +44,7 @@ var layers = map[string][]string{
 	"internal/ground/process":         {},                                // runs, sessions and waiters tell a process from a later one of its number
 	"internal/ground/process/confine": {"internal/ground/process/stray"}, // a command in a process of its own, confined; the one owner of Landlock
 	"internal/ground/effects":         {},                                // what a shell command does to files; the one owner of the parser
+	"internal/ground/attest":          {},                                // the formats of proofs for strangers: signed notes, in-toto, DSSE
 	"internal/ground/git":             {},                                // git without the programs that a repository names; evidence, runs and the demo use it
 	"internal/reach/clone":            {"internal/ground/git"},           // the hub's copies of repositories; checks and landings use it
 
@@ -127,6 +128,7 @@ var layers = map[string][]string{
 	"internal/service/peers":        {"hub", "internal/ground/federation", "internal/ground/vault"},
 	"internal/service/callers":      {"hub", "internal/ground/handshake", "internal/ground/vault"}, // declares what it needs of keys and peers
 	"internal/service/journal":      {"hub"},
+	"internal/service/proof":        {"hub", "internal/ground/attest", "internal/ground/shape", "internal/ground/strictjson"},     // shape: the hash of a package
 	"internal/service/records":      {"hub", "internal/ground/durable", "internal/ground/shape"},                                  // envelopes in files are read as strictly as those that come in
 	"internal/service/check":        {"hub", "internal/ground/checkfile", "internal/ground/effects", "internal/ground/text/tail"}, // effects: pathspecs; declares what it needs of repositories and of the runner
 	"internal/service/contract":     {"hub", "internal/ground/federation", "internal/ground/digest", "compat"},                    // digest: names of pairs of contents
@@ -153,7 +155,7 @@ var layers = map[string][]string{
 	"internal/operation/api": {
 		"hub", "internal/ground/contact", "internal/ground/federation", // peers that wait for a person
 		"internal/ground/shape", "internal/ground/strictjson", "internal/operation/rpc", "internal/service/attention", "internal/service/metrics", "internal/service/deliberation", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
-		"internal/service/check", "internal/service/continuation", "internal/service/landing", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/signin", "internal/service/team", "internal/service/usage",
+		"internal/service/check", "internal/service/continuation", "internal/service/landing", "internal/service/proof", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/signin", "internal/service/team", "internal/service/usage",
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe; the states of targets
 		"internal/reach/forge", "internal/service/event", "internal/service/schedule", // forge: the address of a vendor's API
 		"internal/work/keeper", "internal/reach/wake", // wake/ operations: their parameters are those of the machine
@@ -189,7 +191,7 @@ var layers = map[string][]string{
 		"hub", "internal/ground/federation", "internal/ground/handshake", "hub/schema", "internal/ground/durable", "internal/engine/sqlite", "internal/engine/postgres", "internal/engine/blobs", "internal/engine/bus",
 		"internal/service/attention", "internal/service/callers", "internal/service/contract", "internal/service/deliberation", "internal/service/folder", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/metrics", "internal/service/peers",
 		"internal/reach/forge", "internal/service/event", "internal/service/schedule", "internal/surface/intake",
-		"internal/ground/git", "internal/reach/clone", "internal/reach/workshop", "internal/service/check", "internal/service/continuation", "internal/service/landing", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/service/usage", "internal/ground/shape", "internal/ground/vault",
+		"internal/ground/git", "internal/reach/clone", "internal/reach/workshop", "internal/service/check", "internal/service/continuation", "internal/service/landing", "internal/service/proof", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/service/usage", "internal/ground/shape", "internal/ground/vault",
 		"channel", "internal/work/acpguard", "internal/work/keeper", "internal/ground/process", "internal/work/run", "internal/desk/cli", "internal/desk/transcript", "internal/work/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/wake",
 		"internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin", "internal/ground/spans",
 	},
@@ -212,7 +214,7 @@ var layers = map[string][]string{
 	"internal/desk/contractfile": {"compat", "hub", "internal/service/contract", "internal/ground/strictyaml", "internal/operation/coordination", "internal/operation/rpc"},                                                                        // contract: the types of parameters
 	// Services for the results that commands print (access: profiles of agents).
 	"cmd/parley": {
-		"hub", "internal/ground/contact", "internal/ground/federation", "hub/schema", "server", "internal/desk/connect", "internal/desk/contractfile", "internal/desk/demo", "internal/desk/guard", "internal/desk/launch", "internal/desk/osservice", "internal/ground/strictyaml", "internal/desk/up", "internal/desk/upgrade", "internal/desk/watch", "internal/ground/durable", "internal/ground/shape", "internal/desk/cli", "internal/service/attention", "internal/service/check", "internal/service/continuation", "internal/service/event", "internal/service/landing", "internal/service/metrics", "internal/service/schedule", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/service/records", "internal/service/reservation", "internal/service/signin", "internal/service/team", "internal/service/usage",
+		"hub", "internal/ground/contact", "internal/ground/federation", "hub/schema", "server", "internal/desk/connect", "internal/desk/contractfile", "internal/desk/demo", "internal/desk/guard", "internal/desk/launch", "internal/desk/osservice", "internal/ground/strictyaml", "internal/desk/up", "internal/desk/upgrade", "internal/desk/watch", "internal/ground/durable", "internal/ground/shape", "internal/desk/cli", "internal/service/attention", "internal/service/check", "internal/service/continuation", "internal/service/event", "internal/service/landing", "internal/service/metrics", "internal/service/schedule", "internal/service/contract", "internal/service/deliberation", "internal/service/handoff", "internal/service/keys", "internal/service/mailroom", "internal/ground/attest", "internal/service/proof", "internal/service/records", "internal/service/reservation", "internal/service/signin", "internal/service/team", "internal/service/usage",
 		"internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/surface/mcptools", "protocol/report", "compat", "protocol/acp", "protocol/comply", "protocol/comply/client", "protocol/comply/fixture", "protocol/comply/model", "protocol/comply/rules", "protocol/jsonrpc", "protocol/sandbox",
 		"internal/work/acpguard", "internal/ground/process/confine", "internal/work/run", "internal/work/keeper", "internal/desk/window", "internal/work/fleet", "internal/ground/vault", // the look of an operator's key
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe, and the words of its configuration; the report of a test
@@ -288,10 +290,13 @@ var owners = map[string][]string{
 	"charm.land/bubbletea/v2":                  {"internal/desk/watch"},
 	"github.com/charmbracelet/x/ansi":          {"internal/desk/watch"}, // the width of text, as the module above measures it
 	"github.com/spf13/cobra":                   {"cmd/parley"},
-	"mvdan.cc/sh/v3":                           {"internal/ground/effects"},
-	"go.yaml.in/yaml/v3":                       {"internal/ground/strictyaml", "compat"}, // compat must not depend on a hub, and reads values of any form
-	"golang.org/x/term":                        {"cmd/parley"},
-	"github.com/tiktoken-go/tokenizer":         {"internal/testing/tokentest"},
+	"golang.org/x/mod":                         {"internal/ground/attest"}, // signed notes and Merkle trees
+
+	"github.com/secure-systems-lab/go-securesystemslib": {"internal/ground/attest"}, // DSSE
+	"mvdan.cc/sh/v3":                   {"internal/ground/effects"},
+	"go.yaml.in/yaml/v3":               {"internal/ground/strictyaml", "compat"}, // compat must not depend on a hub, and reads values of any form
+	"golang.org/x/term":                {"cmd/parley"},
+	"github.com/tiktoken-go/tokenizer": {"internal/testing/tokentest"},
 }
 
 func TestLayers(t *testing.T) {

@@ -89,6 +89,8 @@ var DumpTables = []DumpTable{
 	{Name: "team_conflicts", Order: "team, name, n"},
 	{Name: "journal_archives", Order: "seq"},
 	{Name: "journal", Order: "seq"},
+	{Name: "tree_tiles", Order: "level, n"},
+	{Name: "tree_checkpoints", Order: "size"},
 	{Name: "cursors", Order: "consumer", Where: "consumer <> 'sqlite.texts'"},
 	{Name: "sqlite_sequence", Order: "name", Fresh: true},
 }

@@ -261,6 +261,10 @@ func fillEveryTable(t testing.TB, s *Store) {
 			_, err := tx.WriteEvents().PutSchedule(hub.Schedule{Every: "1h", To: "bob", Text: "work", SetAt: now, SetBy: hub.Operator, Due: now})
 			return err
 		},
+		func(tx hub.Tx) error { return tx.WriteTree().PutTile(hub.Tile{Hashes: make([]byte, 64)}) },
+		func(tx hub.Tx) error {
+			return tx.WriteTree().PutCheckpoint(hub.Checkpoint{Size: 2, At: now, Note: "parley/x\n2\n"})
+		},
 		func(tx hub.Tx) error { return tx.AddRoot(hub.Root{Path: "/src", AddedBy: hub.Operator, AddedAt: now}) },
 		func(tx hub.Tx) error { return tx.PutMeta("name", "test") },
 		func(tx hub.Tx) error { return tx.PutCursor("consumer", 1) },

@@ -31,6 +31,7 @@ type Vault struct {
 	tokens  []byte
 	signing ed25519.PrivateKey
 	device  ed25519.PrivateKey
+	log     ed25519.PrivateKey
 }
 
 // KeyPrefix begins every key, so that scanners for leaked secrets find one.
@@ -108,8 +109,8 @@ func makeFile(path string) error {
 }
 
 func newVault(key []byte) (*Vault, error) {
-	var keys [4][]byte
-	for i, purpose := range []string{"seal", "project tokens", "manifest", "device"} {
+	var keys [5][]byte
+	for i, purpose := range []string{"seal", "project tokens", "manifest", "device", "log"} {
 		var err error
 		if keys[i], err = hkdf.Key(sha256.New, key, nil, "parley/1 "+purpose, 32); err != nil {
 			return nil, fmt.Errorf("vault: derive a key: %w", err)
@@ -123,7 +124,7 @@ func newVault(key []byte) (*Vault, error) {
 	if err != nil {
 		return nil, fmt.Errorf("vault: %w", err)
 	}
-	return &Vault{seal: seal, tokens: keys[1], signing: ed25519.NewKeyFromSeed(keys[2]), device: ed25519.NewKeyFromSeed(keys[3])}, nil
+	return &Vault{seal: seal, tokens: keys[1], signing: ed25519.NewKeyFromSeed(keys[2]), device: ed25519.NewKeyFromSeed(keys[3]), log: ed25519.NewKeyFromSeed(keys[4])}, nil
 }
 
 // sealedPrefix names the algorithm of a sealed secret.
@@ -156,6 +157,9 @@ func (v *Vault) Sign(message []byte) []byte { return ed25519.Sign(v.signing, mes
 
 // DeviceKey returns the key with which the hub shows its identity to a gateway.
 func (v *Vault) DeviceKey() ed25519.PrivateKey { return v.device }
+
+// LogKey returns the key with which the hub signs checkpoints of its journal, and proofs.
+func (v *Vault) LogKey() ed25519.PrivateKey { return v.log }
 
 // TokenKey returns the key that project tokens are signed with.
 func (v *Vault) TokenKey() []byte { return v.tokens }

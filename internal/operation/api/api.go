@@ -23,6 +23,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/landing"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/metrics"
+	"github.com/parley-agents/parley/internal/service/proof"
 	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/service/roots"
 	"github.com/parley-agents/parley/internal/service/run"
@@ -55,6 +56,7 @@ type Services struct {
 	Keys      *keys.Service
 	Journal   *journal.Journal
 	Records   Records
+	Proofs    *proof.Log
 	Store     hub.Store
 	Wakes     *wake.Machine
 	Keeper    *keeper.Keeper
@@ -228,6 +230,11 @@ var (
 	Metrics = reads("parley/metrics", "Return figures about handoffs, tasks, gates, refusals, deliveries, wakes and runs.", showMetrics)
 	Audit   = reads("parley/audit", "Read the journal: all entries for auditors, else those that concern you.", audit)
 	Verify  = patient(rpc.Operator, reads("parley/audit/verify", "Compare everything with the journal.", verify))
+	Prove   = reads("parley/proof/make", "Make the file with which strangers check what the hub says about a thing that you may read.", prove)
+
+	RebuildTree   = patient(rpc.Operator, administers("parley/proof/rebuild", "Make the tree over the journal again.", rebuildTree))
+	ListProofKeys = reads("parley/proof/keys", "List the public keys with which the hub signs proofs, the newest first.", proofKeys)
+
 	Archive = patient(rpc.Operator, administers("parley/archive", "Move old entries into a file.", archive))
 	Export  = patient(rpc.Operator, administers("parley/export", "Write everything as JSONL into a folder on the hub's machine.", export))
 	Backup  = patient(rpc.Operator, administers("parley/backup", "Copy the hub's home into a folder on its machine.", backup))
@@ -258,7 +265,7 @@ var Operations = rpc.Table[*Services]{
 	RecordUsage, ShowSpend, CountTexts, ListPrices, SetPrices, SetBudget, ListBudgets, RemoveBudget, StopTurns,
 	AddSource, ListSources, ShowSource, RemoveSource, PollSource, AddSchedule, ListSchedules, RemoveSchedule, RunSchedule,
 	ContinueTask, Continuations, Compacting, ListRescues, ShowRescue, ApplyRescue, DropRescue,
-	ListOperators, AddOperator, RemoveOperator, OpenWeb, InviteWeb, WebSessions, RevokeWeb, ListRoots, AddRoot, RemoveRoot, Metrics, Audit, Verify, Archive, Export, Backup, Forget, StopHub, ListTargets, TestTarget, ReplayDead, Now, ListHeld, Approve, Deny,
+	ListOperators, AddOperator, RemoveOperator, OpenWeb, InviteWeb, WebSessions, RevokeWeb, ListRoots, AddRoot, RemoveRoot, Metrics, Audit, Verify, Prove, ListProofKeys, RebuildTree, Archive, Export, Backup, Forget, StopHub, ListTargets, TestTarget, ReplayDead, Now, ListHeld, Approve, Deny,
 }
 
 // An op is an operation of this table.

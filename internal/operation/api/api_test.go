@@ -3,6 +3,7 @@ package api_test
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"io"
@@ -35,6 +36,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/landing"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/metrics"
+	"github.com/parley-agents/parley/internal/service/proof"
 	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/service/roots"
@@ -116,6 +118,7 @@ func newDesk(t testing.TB) *desk {
 		Checks:   check.New(store, noRepositories{}, nil, d.hints, &check.Options{Clock: clock}),
 		Landings: landing.New(store, noGit{}, nil, mail, &landing.Options{Clock: clock}),
 		Metrics:  metrics.New(store, nil),
+		Proofs:   proof.New(store, ed25519.NewKeyFromSeed(make([]byte, 32)), nil),
 		Talks:    talks, Notify: people, Clock: clock,
 		Store: store, Wakes: wakes, SignIn: signIn,
 		Keeper: keeper.New(store, wakes, who, keeper.Options{Home: home, Clock: clock, Bus: d.hints, Log: slog.New(slog.DiscardHandler)}),
@@ -315,6 +318,7 @@ func (noRepositories) Fetch(context.Context, string, string) (check.Commit, erro
 // noFiles are the records of a store without files.
 type noFiles struct{ *records.Records }
 
+func (noFiles) RebuildTree(context.Context) (int64, error) { return 0, nil }
 func (noFiles) Export(context.Context, string, bool) (records.Manifest, error) {
 	return records.Manifest{}, hub.Errorf(hub.CodeNotEnabled, "test", "no files here")
 }

@@ -25,6 +25,8 @@ type Records interface {
 	Export(ctx context.Context, dir string, restricted bool) (records.Manifest, error)
 	// Backup copies the home into a folder that does not exist yet.
 	Backup(ctx context.Context, dir string) error
+	// RebuildTree makes the tree over the journal again, and returns the number of its leaves.
+	RebuildTree(ctx context.Context) (int64, error)
 	Forget(ctx context.Context, caller hub.Caller, id hub.EnvelopeID) (records.ForgetReport, error)
 }
 

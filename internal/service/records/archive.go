@@ -372,3 +372,28 @@ func (r *Records) runArchive(ctx context.Context) {
 		}
 	}
 }
+
+// Archived calls each with the entries after a number that are in archives, in their order.
+func (r *Records) Archived(ctx context.Context, after int64, each func(hub.Entry) error) error {
+	r.files.RLock()
+	defer r.files.RUnlock()
+	archives, err := hub.Read(ctx, r.store, func(reader hub.Reader) ([]hub.Archive, error) { return reader.Archives() })
+	if err != nil {
+		return fmt.Errorf("records: archived: %w", err)
+	}
+	for _, a := range archives {
+		if a.Seq <= after {
+			continue
+		}
+		_, err := readSegment(filepath.Join(r.folders.Archives, filepath.Base(a.File)), func(l line) error {
+			if l.Entry == nil || l.Entry.Seq <= after {
+				return ctx.Err()
+			}
+			return each(*l.Entry)
+		})
+		if err != nil {
+			return fmt.Errorf("records: archive %s: %w", a.File, err)
+		}
+	}
+	return nil
+}

@@ -43,6 +43,9 @@ type Audit struct {
 
 	Continuations int `json:"continuations"` // of tasks
 
+	Leaves      int64 `json:"leaves"`      // of the tree over the journal
+	Checkpoints int   `json:"checkpoints"` // that the hub signed
+
 	Unchecked []string  `json:"unchecked"` // parts that were not checked, and why
 	Findings  []Finding `json:"findings"`  // at most MaxFindings
 	More      int       `json:"more"`      // findings beyond those

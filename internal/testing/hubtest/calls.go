@@ -515,6 +515,41 @@ func (s callEvents) RemoveSchedule(a hub.ScheduleID) error {
 	return do0(s.calls, "RemoveSchedule", func() error { return s.w.RemoveSchedule(a) })
 }
 
+func (s callReader) Tree() hub.TreeReader { return callTree{s.calls, s.r.Tree(), nil} }
+
+func (s callTx) WriteTree() hub.TreeWriter { return callTree{s.calls, nil, s.tx.WriteTree()} }
+
+// A callTree is the tree over the journal of a callReader, or of a callTx.
+type callTree struct {
+	calls
+	r hub.TreeReader
+	w hub.TreeWriter
+}
+
+func (s callTree) Tile(a int, b int64) (hub.Tile, error) {
+	return do1(s.calls, "Tile", func() (hub.Tile, error) { return s.r.Tile(a, b) })
+}
+
+func (s callTree) Checkpoint(a int64) (hub.Checkpoint, error) {
+	return do1(s.calls, "Checkpoint", func() (hub.Checkpoint, error) { return s.r.Checkpoint(a) })
+}
+
+func (s callTree) Checkpoints(a int64, b bool, c int) ([]hub.Checkpoint, error) {
+	return do1(s.calls, "Checkpoints", func() ([]hub.Checkpoint, error) { return s.r.Checkpoints(a, b, c) })
+}
+
+func (s callTree) PutTile(a hub.Tile) error {
+	return do0(s.calls, "PutTile", func() error { return s.w.PutTile(a) })
+}
+
+func (s callTree) PutCheckpoint(a hub.Checkpoint) error {
+	return do0(s.calls, "PutCheckpoint", func() error { return s.w.PutCheckpoint(a) })
+}
+
+func (s callTree) DropCheckpoint(a int64) error {
+	return do0(s.calls, "DropCheckpoint", func() error { return s.w.DropCheckpoint(a) })
+}
+
 // A callContinuations is the continuations of a callReader, or of a callTx.
 type callContinuations struct {
 	calls

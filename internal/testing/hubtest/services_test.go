@@ -35,6 +35,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/landing"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/peers"
+	"github.com/parley-agents/parley/internal/service/proof"
 	"github.com/parley-agents/parley/internal/service/records"
 	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/service/roots"
@@ -85,6 +86,7 @@ type house struct {
 	callers   *callers.Service
 	journal   *journal.Journal
 	records   *records.Records
+	proofs    *proof.Log
 }
 
 func newHouse(t *testing.T) *house {
@@ -137,6 +139,7 @@ func newHouse(t *testing.T) *house {
 	h.contracts = contract.New(h.store, &contract.Options{Clock: clock, Self: self, Repo: "backend", Endpoint: "https://back.example"})
 	h.peers = peers.New(h.store, &peers.Options{Clock: clock, Vault: secrets, Self: self, Home: "https://back.example", Repo: "backend"})
 	h.callers = callers.New(h.store, h.keys, &callers.Options{Clock: clock, Vault: secrets, Self: self})
+	h.proofs = proof.New(h.store, secrets.LogKey(), &proof.Options{Clock: clock})
 	h.journal = journal.New(h.store, &journal.Options{Clock: clock, Bus: hints})
 	h.records = records.New(h.store, records.Folders{Trail: filepath.Join(h.home, "journal"), Archives: filepath.Join(h.home, "archive")}, &records.Options{Clock: clock, Artifacts: content})
 	return h
@@ -428,6 +431,11 @@ var operations = []struct {
 	name    string
 	prepare func(h *house) (do func() error)
 }{
+	{"proof grow", func(h *house) func() error {
+		h.must(h.proofs.Grow(h.ctx))
+		h.must(h.setLanding())
+		return func() error { return h.proofs.Grow(h.ctx) }
+	}},
 	{"landing set", func(h *house) func() error { return func() error { return h.setLanding() } }},
 	{"landing off", func(h *house) func() error {
 		h.must(h.setLanding())
@@ -1059,7 +1067,7 @@ var operations = []struct {
 
 // inSteps are operations of several updates, each complete in itself: they go on after
 // a failure, so that what was stored before stays.
-var inSteps = []string{"records trail", "records forget", "records archive", "mailroom sweep", "mailroom catch up", "mailroom sweep of copies", "reservation sweep", "check run", "continuation stop"}
+var inSteps = []string{"records trail", "records forget", "records archive", "mailroom sweep", "mailroom catch up", "mailroom sweep of copies", "reservation sweep", "check run", "continuation stop", "proof grow"}
 
 // peerOnly are the methods that the delivery to peers calls, and no service.
 var peerOnly = []string{"AddDeadLetter", "PutOutbox"}

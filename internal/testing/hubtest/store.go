@@ -52,6 +52,7 @@ func TestStore(t *testing.T, open func(t *testing.T) (store hub.Store, reopen fu
 		{"results", resultTests},
 		{"peers", peerTests},
 		{"journal", journalTests},
+		{"tree", treeTests},
 		{"meta", metaTests},
 		{"transactions", transactionTests},
 	}

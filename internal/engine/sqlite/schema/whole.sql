@@ -1126,6 +1126,19 @@ CREATE TABLE "event_sources" (
   body_json TEXT NOT NULL
 ) WITHOUT ROWID;
 
+CREATE TABLE tree_tiles (
+  level  INTEGER NOT NULL,
+  n      INTEGER NOT NULL,
+  hashes TEXT NOT NULL,
+  PRIMARY KEY (level, n)
+) WITHOUT ROWID;
+
+CREATE TABLE tree_checkpoints (
+  size INTEGER PRIMARY KEY,
+  at   TEXT NOT NULL,
+  note TEXT NOT NULL
+);
+
 INSERT INTO message_text (message_text, rank) VALUES ('automerge', 16);
 INSERT INTO acp_meta (key, value) VALUES ('package_hash', 'sha256 of RFC 8785 without verification.package_hash');
 INSERT INTO acp_meta (key, value) VALUES ('protocol_version', '1.0.0');
