@@ -211,6 +211,9 @@ func (c *Copy) takeBoundary(ctx context.Context) (changed bool, err error) {
 	return true, durable.WriteFile(file, theirs, 0o600)
 }
 
+// maintenanceLock is the file beside the objects that git's maintenance holds while it runs.
+const maintenanceLock = "maintenance.lock"
+
 // checkObjects refuses a store of objects that leads to other folders: git would read their
 // objects as those of this repository.
 func (s source) checkObjects() error {
@@ -227,6 +230,10 @@ func (s source) checkObjects() error {
 		return fail(ErrNoRepository, op, s.folder, err.Error())
 	}
 	for _, folder := range folders {
+		isLock := folder.Name() == maintenanceLock && folder.Type().IsRegular()
+		if isLock {
+			continue
+		}
 		if !folder.IsDir() {
 			return fail(ErrUnsafe, op, s.folder, "objects/"+folder.Name()+" is not a folder")
 		}

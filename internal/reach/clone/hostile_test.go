@@ -163,6 +163,20 @@ func TestUnsafeRepositories(t *testing.T) {
 	}
 }
 
+// TestMaintenanceBesideAFetch holds that a repository is read while git's maintenance runs in it.
+func TestMaintenanceBesideAFetch(t *testing.T) {
+	r := newRepository(t)
+	r.commit("a.txt", "a\n")
+	r.write(".git/objects/maintenance.lock", "")
+	c, err := r.copies.Of(t.Context(), r.dir)
+	if err == nil {
+		_, err = c.Fetch(t.Context(), "HEAD")
+	}
+	if err != nil {
+		t.Errorf("it is not read: %v", err)
+	}
+}
+
 // Folders that a repository calls its working trees, but that are others', are left alone.
 func TestForwardLeavesForeignTrees(t *testing.T) {
 	l := newLanding(t)

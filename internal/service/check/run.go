@@ -49,6 +49,7 @@ func (s *Service) Run(ctx context.Context, actor hub.Caller, q Request) (hub.Che
 		plan.Contract = &ref
 	}
 
+	begun := s.clock.Now() // a short run may be over before this call goes on
 	var ids []hub.CheckResultID
 	err = s.update(ctx, func(tx hub.Tx) (err error) {
 		ids, err = s.queue(tx, actor, plan, "", repetition{all: q.Again})
@@ -57,7 +58,6 @@ func (s *Service) Run(ctx context.Context, actor hub.Caller, q Request) (hub.Che
 	if err != nil {
 		return hub.CheckResult{}, err
 	}
-	begun := s.clock.Now()
 	if err := s.Wait(ctx, ids, q.Wait); err != nil {
 		return hub.CheckResult{}, err
 	}

@@ -75,7 +75,7 @@ type manifest struct {
 	Of         string        `json:"of"`
 	Noun       string        `json:"noun"`
 	State      string        `json:"state"`
-	AsOf       hub.Time      `json:"as_of"`
+	AsOf       hub.Time      `json:"as_of,omitzero"`
 	Origin     string        `json:"origin"`
 	Size       int64         `json:"size"`
 	Root       string        `json:"root"`

@@ -28,7 +28,7 @@ type Made struct {
 	File    File     `json:"file"`
 	Noun    string   `json:"noun"`
 	State   string   `json:"state"`
-	AsOf    hub.Time `json:"as_of"`
+	AsOf    hub.Time `json:"as_of,omitzero"`
 	Rows    int64    `json:"rows"` // of the journal, up to the checkpoint
 	Leaves  Leaves   `json:"leaves"`
 	LeftOut []string `json:"left_out"`

@@ -195,7 +195,7 @@ type handoffRecord struct {
 	Previous   hub.HandoffID   `json:"previous,omitempty"`
 	NeedsHuman bool            `json:"needs_human"`
 	Deadline   hub.Time        `json:"deadline,omitzero"`
-	Initiated  hub.Time        `json:"initiated_at"`
+	Initiated  hub.Time        `json:"initiated_at,omitzero"`
 	Team       hub.TeamID      `json:"team,omitempty"`
 	Package    json.RawMessage `json:"package,omitempty"` // with its text only if that was asked for
 	Steps      []stepRecord    `json:"steps"`

@@ -25,7 +25,7 @@ type Report struct {
 	State      string   `json:"state"`
 	Origin     string   `json:"origin"` // the log
 	Key        string   `json:"key"`
-	AsOf       hub.Time `json:"as_of"`
+	AsOf       hub.Time `json:"as_of,omitzero"`
 	Rows       int64    `json:"rows"` // of the journal, up to the checkpoint
 	Root       string   `json:"root"`
 	Statements []Stated `json:"statements"`
@@ -36,7 +36,7 @@ type Report struct {
 type Stated struct {
 	Noun string      `json:"noun"`
 	Row  int64       `json:"row"`
-	At   hub.Time    `json:"at"`
+	At   hub.Time    `json:"at,omitzero"`
 	By   hub.AgentID `json:"by"` // of the row
 
 	Landing  *hub.LandingEntry `json:"landing,omitempty"`
