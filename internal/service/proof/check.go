@@ -153,12 +153,21 @@ func (c *Checked) checkpoints(ctx context.Context, store hub.Store, growth *atte
 		keys = append(keys, k)
 	}
 	for after, more := int64(0), true; more; {
-		page, err := hub.Read(ctx, store, func(r hub.Reader) ([]hub.Checkpoint, error) { return r.Tree().Checkpoints(after, false, growPage) })
+		size := int64(0) // of the tree by now
+		page, err := hub.Read(ctx, store, func(r hub.Reader) (page []hub.Checkpoint, err error) {
+			if size, err = r.Cursor(Cursor); err != nil {
+				return nil, err
+			}
+			return r.Tree().Checkpoints(after, false, growPage)
+		})
 		if err != nil {
 			return err
 		}
 		for _, stored := range page {
 			after = stored.Size
+			if stored.Size > growth.Size && stored.Size <= size {
+				return nil // the tree has grown since this check began, and so have the checkpoints that follow
+			}
 			where := fmt.Sprintf("checkpoint of row %d", stored.Size)
 			got, err := openAny(keys, stored.Note)
 			if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -327,5 +328,38 @@ func TestRun(t *testing.T) {
 	<-done
 	if len(told) > 0 {
 		t.Error("the operator was told twice")
+	}
+}
+
+// A growingStore lets the tree grow before one of the views of a check.
+type growingStore struct {
+	hub.Store
+	left int // views before that
+	grow func()
+}
+
+func (s *growingStore) View(ctx context.Context, fn func(hub.Reader) error) error {
+	if s.left--; s.left == 0 {
+		s.grow()
+	}
+	return s.Store.View(ctx, fn)
+}
+
+// TestCheckOfAGrowingTree holds that a tree which grows during a check is no finding, at whichever of its
+// views that happens.
+func TestCheckOfAGrowingTree(t *testing.T) {
+	for n := 1; n <= 4; n++ {
+		w := newWorld(t)
+		w.noise(20)
+		w.grow()
+		store := &growingStore{Store: w.store, left: n, grow: func() {
+			w.noise(5)
+			w.now = w.now.Add(time.Minute)
+			w.grow()
+		}}
+		got, err := proof.Check(t.Context(), store)
+		if err != nil || len(got.Findings) > 0 || got.Checkpoints == 0 {
+			t.Errorf("before view %d: got %+v, %v", n, got, err)
+		}
 	}
 }
