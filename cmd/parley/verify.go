@@ -233,9 +233,7 @@ func says(got proof.Report) (out []string) {
 		switch {
 		case s.Landing != nil:
 			out = append(out, landingSays(*s.Landing)...)
-			for _, text := range s.Landing.NotAsked {
-				unchecked = append(unchecked, text)
-			}
+			unchecked = append(unchecked, s.Landing.NotAsked...)
 		case s.Review != nil:
 			out = append(out, reviewSays(*s.Review))
 		case s.Check != nil:
@@ -335,9 +333,7 @@ func handoffSays(h proof.Handoff) (out, unchecked []string) {
 					saw += ", commit " + shortCommit(c.Change.Now.Commit)
 				}
 				out = append(out, saw)
-				for _, note := range c.Change.Notes {
-					unchecked = append(unchecked, note)
-				}
+				unchecked = append(unchecked, c.Change.Notes...)
 			}
 			if c.Result == hub.CheckVerified {
 				continue

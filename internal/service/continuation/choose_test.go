@@ -139,7 +139,7 @@ func (w *world) of(name hub.AgentID) hub.Continuation {
 func TestThreeInADay(t *testing.T) {
 	names := []hub.AgentID{"a", "b", "c", "d", "e"}
 	w := newWorld(t, names...)
-	id := w.give("planner", "a")
+	w.give("planner", "a")
 	for i, of := range names[:4] {
 		w.now = w.now.Add(time.Hour)
 		w.stop(of, hub.ContinueContext, string(names[i+1]))
@@ -153,8 +153,7 @@ func TestThreeInADay(t *testing.T) {
 		if got.State != hub.ContinuationOffered || got.To != names[i+1] {
 			t.Fatalf("time %d: got %s to %q (%s)", i+1, got.State, got.To, got.Why)
 		}
-		id = got.Next
-		w.accept(names[i+1], id)
+		w.accept(names[i+1], got.Next)
 	}
 
 	// A day later it goes on by itself again.

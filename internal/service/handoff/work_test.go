@@ -360,7 +360,7 @@ func TestApproval(t *testing.T) {
 		if err != nil || got.Status != hub.HandoffRejected || got.RejectReason != hub.RejectPolicyViolation || !strings.Contains(got.Notes, "too early") {
 			t.Errorf("got %+v (%v), want rejected for policy_violation", got, err)
 		}
-		same(t, "inbox of the sender", d.inbox(planner), "[status.blocked handoff.reject]") // as a coordinator, too
+		same(t, "inbox of the sender", d.inbox(planner), "[handoff.reject]") // the message that asked for the approval is read
 		same(t, "inbox of the receiver", d.inbox(builder), "[handoff.initiate handoff.reject]")
 	})
 	for name, change := range map[string]func(map[string]any){

@@ -35,7 +35,6 @@ type world struct {
 	now     time.Time
 	handoff hub.Handoff
 	entry   hub.LandingEntry
-	message hub.Message
 }
 
 // key returns the private key with a name.
