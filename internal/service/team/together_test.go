@@ -556,7 +556,7 @@ func TestManyNotices(t *testing.T) {
 			Notices int    `json:"notices"`
 			Detail  string `json:"detail"`
 		}
-		if err := json.Unmarshal([]byte(payloads[0]), &list); err != nil || len(types)+list.Notices != tasks || !strings.Contains(list.Detail, `"task_id":"T-75"`) {
+		if err := json.Unmarshal([]byte(payloads[0]), &list); err != nil || len(types)+list.Notices != tasks || !strings.Contains(list.Detail, "task id T-75") {
 			t.Errorf("got %d messages and a list of %d (%v): %s", len(types), list.Notices, err, list.Detail)
 		}
 		r.now = r.now.Add(time.Minute)
@@ -581,7 +581,7 @@ func TestManyNotices(t *testing.T) {
 			}
 		}
 		_, payloads := r.inbox(bo)
-		for _, part := range []string{`\"artifact_id\":\"docs/plan.md\"`, `\"version\":75`, `\"author\":\"ana\"`} {
+		for _, part := range []string{"artifact id docs/plan.md", "version 75", "author ana"} {
 			if !strings.Contains(strings.Join(payloads, ""), part) {
 				t.Errorf("no %s in %s", part, payloads)
 			}
