@@ -287,8 +287,8 @@ func TestStopNow(t *testing.T) {
 	t.Run("the turn of a kept agent is ended, no other begins before wakes resume, and then it goes on", func(t *testing.T) {
 		t.Parallel()
 		y := openTreasury(t)
-		y.mail("slow work")
-		y.until("the turn runs", func() bool { return y.kept("builder").State == "working" }, y.nothing)
+		y.mail("slow work") // which the agent acknowledges, so that the next turn does not read it again
+		y.until("the turn runs", func() bool { return strings.Contains(y.logOf("builder"), "text working") }, func() any { return y.logOf("builder") })
 		got := mustCall(t, y.as(y.operator), api.StopTurns, api.StopTurnsParams{All: true})
 		want := map[hub.AgentID]api.TurnEnding{"planner": api.TurnNone, "builder": api.TurnEnded}
 		for _, one := range got.Agents {
