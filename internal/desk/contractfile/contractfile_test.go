@@ -180,7 +180,7 @@ func TestFilesStayInTheFolder(t *testing.T) {
 	}
 	outside := t.TempDir()
 	if err := os.Symlink(outside, filepath.Join(f.root.Name(), "out")); err != nil {
-		t.Skip("no links here")
+		t.Fatal(err)
 	}
 	if err := f.write("out/user.json", json.RawMessage(`{"a":1}`)); err == nil {
 		t.Error("a file was written through a link")
