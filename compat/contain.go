@@ -864,38 +864,57 @@ func (c *comparer) mentions(n *normal, name string) bool {
 			return true
 		}
 	}
+	if n.mentioned == nil {
+		n.mentioned = c.mentionedBeside(n)
+	}
+	return n.mentioned.all || n.mentioned.names[name]
+}
+
+// mentionedBeside collects the properties that the alternatives and conditions of a schema
+// speak of, in one walk for all names.
+func (c *comparer) mentionedBeside(n *normal) *mentioned {
+	out := &mentioned{names: map[string]bool{}}
 	seen := map[string]bool{}
-	var walk func(s schema, isPart bool) bool
-	walk = func(s schema, isPart bool) bool {
+	var walk func(s schema, isPart bool)
+	walk = func(s schema, isPart bool) {
 		c.meter.spend(1)
 		if seen[s.pointer] {
-			return false
+			return
 		}
 		seen[s.pointer] = true
-		m, _ := s.raw.(map[string]any)
-		if !isPart {
-			properties, _ := m["properties"].(map[string]any)
-			required, _ := m["required"].([]any)
-			dependents, _ := m["dependentRequired"].(map[string]any)
-			_, described := properties[name]
-			_, depends := dependents[name]
-			_, hasPatterns := m["patternProperties"]
-			_, hasRest := m["additionalProperties"]
-			isNamed := described || depends || slices.Contains(required, any(name))
-			if isNamed || hasPatterns || hasRest {
-				return true
-			}
+		if m, ok := s.raw.(map[string]any); ok && !isPart {
+			out.add(m)
 		}
 		for _, pointer := range s.side.src.inPlace(s.pointer) {
-			if walk(s.side.at(pointer), false) {
-				return true
-			}
+			walk(s.side.at(pointer), false)
 		}
-		return false
 	}
-	return slices.ContainsFunc(n.parts, func(s schema) bool {
-		return !strings.HasPrefix(s.pointer, madeUp) && walk(s, true)
-	})
+	for _, s := range n.parts {
+		if !strings.HasPrefix(s.pointer, madeUp) {
+			walk(s, true)
+		}
+	}
+	return out
+}
+
+// add notes the properties that one schema speaks of.
+func (x *mentioned) add(m map[string]any) {
+	_, hasPatterns := m["patternProperties"]
+	_, hasRest := m["additionalProperties"]
+	x.all = x.all || hasPatterns || hasRest
+
+	for _, word := range []string{"properties", "dependentRequired"} {
+		described, _ := m[word].(map[string]any)
+		for name := range described {
+			x.names[name] = true
+		}
+	}
+	required, _ := m["required"].([]any)
+	for _, one := range required {
+		if name, ok := one.(string); ok {
+			x.names[name] = true
+		}
+	}
 }
 
 // compareOthers compares the properties that neither side describes by name: those that

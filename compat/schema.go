@@ -438,6 +438,14 @@ type normal struct {
 	names         []string // of schemas that were referred to by name
 	referred      []string // pointers that references led to
 	tooMany       bool
+	mentioned     *mentioned // nil until the first question; see mentions
+}
+
+// A mentioned has the properties that alternatives and conditions of a schema speak of: all, if
+// one of them has a pattern or a rule for the others.
+type mentioned struct {
+	all   bool
+	names map[string]bool
 }
 
 // A dependent is what the presence of a property demands.

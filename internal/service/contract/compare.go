@@ -29,6 +29,7 @@ type question struct {
 	contract  coord.Contract // its id, type and terms
 	base      Base
 	content   json.RawMessage
+	later     *compat.Document // content as it was read; nil if it was not read yet
 	consumers []compat.Consumer
 	pair      string
 	stored    string // a verdict of the present rules as the store has it, or ""
@@ -256,7 +257,11 @@ func (c *comparer) remember(q question, got answer) {
 // compute reads both contents and compares them, unless the store has their verdict.
 func (q question) compute(compare func(old, new compat.Document, o compat.Options) compat.Verdict, stop <-chan struct{}) answer {
 	old := document(q.contract, q.base.content)
-	later := document(q.contract, q.content)
+	if q.later == nil {
+		later := document(q.contract, q.content)
+		q.later = &later
+	}
+	later := *q.later
 	var v compat.Verdict
 	if q.stored != "" && json.Unmarshal([]byte(q.stored), &v) == nil {
 		return answer{verdict: v.Between(old, later), was: old.Format(), later: later}
@@ -270,8 +275,14 @@ func (q question) compute(compare func(old, new compat.Document, o compat.Option
 func document(c coord.Contract, content json.RawMessage) compat.Document {
 	d, err := compat.Read(content, &compat.ReadOptions{Format: compat.Format(c.Terms.Format), Type: string(c.Type)})
 	if err != nil {
-		d, _ = compat.Read(content, &compat.ReadOptions{Format: compat.FormatCustom})
+		return custom(content)
 	}
+	return d
+}
+
+// custom reads a content without the rules of a format.
+func custom(content json.RawMessage) compat.Document {
+	d, _ := compat.Read(content, &compat.ReadOptions{Format: compat.FormatCustom}) // every JSON value is custom
 	return d
 }
 

@@ -96,23 +96,23 @@ func contentWith(c coord.Contract, version int, hash string) json.RawMessage {
 	return nil
 }
 
-// checkContent returns the format of the content of a contract. It reports CodeInvalid for a
-// content that claims a format and breaks it: one whose format was chosen, an OpenAPI document
-// or a JSON Schema. Other content is custom: two repositories may agree on anything.
-func checkContent(op string, t coord.ContractType, format string, content json.RawMessage) (compat.Format, error) {
+// checkContent reads the content of a contract. It reports CodeInvalid for a content that claims
+// a format and breaks it: one whose format was chosen, an OpenAPI document or a JSON Schema.
+// Other content is custom: two repositories may agree on anything.
+func checkContent(op string, t coord.ContractType, format string, content json.RawMessage) (compat.Document, error) {
 	if format != "" && !slices.Contains(compat.Formats, compat.Format(format)) {
-		return "", hub.Errorf(hub.CodeInvalid, op, "unknown format %q: use json-schema, openapi, shape or custom", format)
+		return compat.Document{}, hub.Errorf(hub.CodeInvalid, op, "unknown format %q: use json-schema, openapi, shape or custom", format)
 	}
 	d, err := compat.Read(content, &compat.ReadOptions{Format: compat.Format(format), Type: string(t)})
 	var refused *compat.Refusal
 	if !errors.As(err, &refused) {
-		return d.Format(), err
+		return d, err
 	}
 	claims := format != "" || refused.Format == compat.FormatOpenAPI || refused.Format == compat.FormatJSONSchema
 	if !claims {
-		return compat.FormatCustom, nil
+		return custom(content), nil
 	}
-	return "", hub.Errorf(hub.CodeInvalid, op, "content is no valid %s document: %v", cmp.Or(refused.Format, compat.Format(format)), refused).
+	return compat.Document{}, hub.Errorf(hub.CodeInvalid, op, "content is no valid %s document: %v", cmp.Or(refused.Format, compat.Format(format)), refused).
 		WithHint("correct it, or choose the format custom, which has no rules")
 }
 
@@ -281,12 +281,13 @@ func (s *Service) judgeUpdate(ctx context.Context, caller hub.Caller, in InContr
 	}
 
 	// A content that breaks its format is compared with nothing.
-	format, refused := checkContent(op, q.contract.Type, q.contract.Terms.Format, content)
+	later, refused := checkContent(op, q.contract.Type, q.contract.Terms.Format, content)
 	if refused != nil {
 		return judgement{base: q.base, pair: q.pair, consumers: q.consumers, refused: refused}, nil
 	}
+	q.later = &later
 	j, err := s.comparer.answer(ctx, caller.ID, q)
-	j.format = format
+	j.format = later.Format()
 	return j, err
 }
 

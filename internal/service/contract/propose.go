@@ -57,7 +57,7 @@ func (s *Service) Propose(ctx context.Context, caller hub.Caller, p Proposal) (R
 		return Result{}, err
 	}
 
-	format, err := checkContent(op, p.Type, p.Format, content)
+	document, err := checkContent(op, p.Type, p.Format, content)
 	if err != nil {
 		return Result{}, err
 	}
@@ -87,7 +87,7 @@ func (s *Service) Propose(ctx context.Context, caller hub.Caller, p Proposal) (R
 		if err := se.tx.WriteCoordination().PutContract(c, coord.Contract{}); err != nil {
 			return err
 		}
-		out = Result{Contract: c, Repo: r.ID, Format: format, Provider: repoName(in, c.Terms.Provider)}
+		out = Result{Contract: c, Repo: r.ID, Format: document.Format(), Provider: repoName(in, c.Terms.Provider)}
 		return se.recordContract(actions.ContractProposed, in, r, coord.Contract{}, c, "proposed")
 	})
 

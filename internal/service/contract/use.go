@@ -348,9 +348,11 @@ func (s *Service) comparison(ctx context.Context, op string, caller hub.Caller, 
 	// A content that it might have next must be one that an update takes.
 	c := out.contract
 	if content != nil {
-		if _, err := checkContent(op, c.Type, c.Terms.Format, content); err != nil {
+		later, err := checkContent(op, c.Type, c.Terms.Format, content)
+		if err != nil {
 			return out, err
 		}
+		asked.later = &later
 	}
 	j, err := s.comparer.answer(ctx, caller.ID, asked)
 	if err != nil {
