@@ -4,9 +4,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/coordination"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/service/contract"
 )
 
@@ -53,6 +55,40 @@ func TestAnswersReachTheAgentsOfTheHubsRepository(t *testing.T) {
 		has(t, heard(r.operator), "which port?")
 		if got := heard(keys["ana"]); got != "" {
 			t.Errorf("an agent that had no part in it was told: %s", got)
+		}
+	})
+}
+
+func TestProposalOfTheHubsRepositoryIsRevised(t *testing.T) {
+	t.Parallel()
+	r, keys, in := shop(t)
+	propose := func(as hub.AgentID, name string) coord.ContractID {
+		return mustCall(t, r.as(keys[as]), coordination.Propose, contract.Proposal{InProject: in, Type: coord.ContractAPI, Name: name, Content: []byte(`{"method":"GET","path":"/` + name + `"}`)}).Contract
+	}
+	respond := func(id coord.ContractID, action string) {
+		mustCall(t, r.as(keys["bo"]), coordination.Respond, contract.Response{InContract: coordination.InContract{InProject: in, Contract: id}, Action: action, Comment: "add a cursor"})
+	}
+	update := func(id coord.ContractID, path string) error {
+		_, err := rpc.Call(t.Context(), r.as(keys["ana"]), coordination.Update, contract.Revision{InContract: coordination.InContract{InProject: in, Contract: id}, Content: []byte(`{"method":"GET","path":"` + path + `"}`)})
+		return err
+	}
+	t.Run("the agent that proposed publishes the next version, as the notice says, until one is agreed", func(t *testing.T) {
+		id := propose("ana", "carts")
+		respond(id, contract.ActionRequestChange)
+		page := mustCall(t, r.as(keys["ana"]), api.Inbox, api.InboxParams{Limit: 50})
+		has(t, string(page.Messages[len(page.Messages)-1].Payload), "change requested")
+		if err := update(id, "/carts?cursor"); err != nil {
+			t.Errorf("the proposal: %v", err)
+		}
+		respond(id, contract.ActionAgree)
+		if err := update(id, "/carts?page"); hub.CodeOf(err) != hub.CodeDenied {
+			t.Errorf("an agreed version: got %v, want %s", err, hub.CodeDenied)
+		}
+	})
+	t.Run("an agent of the hub's repository does not replace the proposal of another one", func(t *testing.T) {
+		id := propose("bo", "stock")
+		if err := update(id, "/none"); hub.CodeOf(err) != hub.CodeDenied {
+			t.Errorf("got %v, want %s", err, hub.CodeDenied)
 		}
 	})
 }

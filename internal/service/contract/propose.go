@@ -247,23 +247,30 @@ type move struct {
 	result  *finished // of a test, which is stored with the move; nil if there is none
 }
 
+// revisesProposal reports whether a move replaces a proposal of the same repository, of which no version
+// was agreed. That decides no more than the proposal did, so each agent that may propose may do it.
+func (m move) revisesProposal(by coord.Repo, was coord.Contract) bool {
+	isOpen := was.Status == coord.ContractProposed || was.Status == coord.ContractNegotiating
+	return m.move == coord.MoveUpdate && isOpen && was.ProposedBy == by.ID && was.Terms.InForce == nil
+}
+
 // move reads a contract, moves its status, lets do change the rest, and stores and
 // records the result.
 func (s *Service) move(ctx context.Context, caller hub.Caller, m move, do func(se *session, p coord.Project, by coord.Repo, was, c coord.Contract, out *Result) (coord.Contract, error)) (Result, error) {
 	var out Result
 	err := s.act(ctx, m.op, caller, m.in.Project, m.as, m.need, func(se *session, p coord.Project, by coord.Repo) error {
 		out = Result{Outcome: m.outcome, Repo: by.ID}
-		if m.answers {
-			if err := s.mayAnswer(m.op, caller, by); err != nil {
-				return err
-			}
-		}
-
 		read := contract
 		if m.move == coord.MoveUpdate || m.move == coord.MoveStart {
 			read = liveContract
 		}
 		was, err := read(se.tx, m.op, p.ID, m.in.Contract)
+		if m.answers && !m.revisesProposal(by, was) {
+			if err := s.mayAnswer(m.op, caller, by); err != nil {
+				return err
+			}
+		}
+
 		switch {
 		case err == nil && m.move == coord.MoveAgree:
 			err = agreesTo(se.tx, m.op, caller, was, m.version)
