@@ -210,4 +210,44 @@ func TestKeptCommands(t *testing.T) {
 			t.Errorf("it is repeated:\n%s", second.Prompt)
 		}
 	})
+	t.Run("an agent that takes words in its turn reads with the refusal of its shell what the hub runs", func(t *testing.T) {
+		t.Parallel()
+		p := &keptPair{wakeHub: startWakes(t, server.Options{Wakes: server.WakeLimits{Gap: time.Nanosecond}}, "planner")}
+		dir := p.keepSelf("builder", func(k *api.KeepParams) {
+			k.Command[1] = asKeptAgent + "=steers"
+			k.Policy = keeper.PolicyBuild
+		})
+		p.send("planner", api.SendParams{To: api.Recipients{"builder"}, Text: "ask for make"})
+		p.turns("builder", dir, 1)
+		words, err := os.ReadFile(beside(dir, "words"))
+		if err != nil || !strings.Contains(string(words), "action run and command LINE") {
+			t.Errorf("got %s, %v", words, err)
+		}
+		p.send("planner", api.SendParams{To: api.Recipients{"builder"}, Text: "hello"})
+		if second := p.turns("builder", dir, 2)[1]; strings.Contains(second.Prompt, "action run") {
+			t.Errorf("it is repeated in the next turn:\n%s", second.Prompt)
+		}
+	})
+	t.Run("another agent with an open task gets a turn at once that says what the hub runs", func(t *testing.T) {
+		t.Parallel()
+		p := &keptPair{wakeHub: startWakes(t, server.Options{Wakes: server.WakeLimits{Gap: time.Nanosecond}}, "planner")}
+		dir := p.keepSelf("builder", nil)
+		p.giveTask(dir) // it asks for its shell
+		turns := p.turns("builder", dir, 2)
+		for _, word := range []string{"A command of your own shell was refused", "action check and command NAME", "commit_message"} {
+			if !strings.Contains(turns[1].Prompt, word) {
+				t.Errorf("the second turn lacks %q:\n%s", word, turns[1].Prompt)
+			}
+		}
+	})
+	t.Run("without a task the next turn says it", func(t *testing.T) {
+		t.Parallel()
+		h := startCommands(t, sandbox.PolicyWrite)
+		h.send("planner", api.SendParams{To: api.Recipients{"builder"}, Text: "ask for make"})
+		h.turns("builder", h.dir, 1)
+		h.send("planner", api.SendParams{To: api.Recipients{"builder"}, Text: "hello"})
+		if second := h.turns("builder", h.dir, 2)[1]; !strings.Contains(second.Prompt, "action check") {
+			t.Errorf("got\n%s", second.Prompt)
+		}
+	})
 }

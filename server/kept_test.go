@@ -92,6 +92,9 @@ func beKeptAgent() {
 		f.Close()
 		return acpv2.StopReasonEndTurn, keptWork(ctx, t, turn)
 	}
+	if os.Getenv(asKeptAgent) == "steers" {
+		takeWords(agent)
+	}
 	in := io.Reader(os.Stdin)
 	if os.Getenv(asKeptAgent) == "v2" { // it speaks version 2 alone
 		agent.V2 = true
@@ -117,13 +120,13 @@ func beKeptAgent() {
 }
 
 // awaitGo waits until the test makes the file go.
-func awaitGo(ctx context.Context, dir string) {
+func awaitGo(ctx context.Context, dir string) { awaitFile(ctx, beside(dir, "go")) }
+
+// awaitFile waits until the test makes a file.
+func awaitFile(ctx context.Context, path string) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for {
-		if _, err := os.Stat(beside(dir, "go")); err == nil {
-			return
-		}
+	for !exists(path) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -192,6 +195,8 @@ func keptWork(ctx context.Context, t *acp.AgentTurn, turn keptTurn) error {
 		return spendTokens(ctx, t)
 	case has("spend"):
 		return spendTokens(ctx, t)
+	case has("toil"):
+		return toil(ctx, t)
 	case has("echo"):
 		to := "tester"
 		if strings.Contains(turn.Texts, "echo to builder") {
@@ -219,6 +224,11 @@ func keptWork(ctx context.Context, t *acp.AgentTurn, turn keptTurn) error {
 		}
 		answer, _ := json.Marshal(out)
 		os.WriteFile(beside(dir, "answer"), answer, 0o600)
+		select {
+		case words := <-steered:
+			return os.WriteFile(beside(dir, "words"), words, 0o600)
+		default:
+		}
 	}
 	return t.Say(ctx, "done")
 }
@@ -251,6 +261,41 @@ func claimTask(ctx context.Context, t *acp.AgentTurn, turn keptTurn) error {
 		return fmt.Errorf("the completion: got %v, want %s", err, hub.CodeUnproven)
 	}
 	return t.Say(ctx, "STATUS:no_changes")
+}
+
+// steered has the words that the hub gave an agent in its turn.
+var steered = make(chan []byte, 1)
+
+// takeWords lets an agent take words in its turns, as an extension that some agents have.
+func takeWords(a *acp.Agent) {
+	a.Meta = json.RawMessage(`{"steering":{"supported":true}}`)
+	a.Extension = func(_ context.Context, method string, params json.RawMessage) (any, error) {
+		if method != "_session/steering" {
+			return nil, jsonrpc.MethodNotFound(method)
+		}
+		steered <- params
+		return map[string]string{"outcome": "injected"}, nil
+	}
+}
+
+// toil makes up to three files, each after a model call that the test has seen counted, until one is
+// refused.
+func toil(ctx context.Context, t *acp.AgentTurn) error {
+	for n := range 3 {
+		call := acpv2.ToolCallUpdate{ToolCallID: acpv2.ToolCallID(fmt.Sprint(n)), Title: acpv2.Set("write a file"), Kind: acpv2.Set(acpv2.ToolKindEdit), Status: acpv2.Set(acpv2.ToolCallStatusInProgress)}
+		if err := errors.Join(spendTokens(ctx, t), t.ToolCall(ctx, call)); err != nil {
+			return err
+		}
+		awaitFile(ctx, beside(t.Dir, fmt.Sprintf("counted%d", n+1)))
+		if err := t.Files().Write(ctx, filepath.Join(t.Dir, fmt.Sprintf("%d.txt", n+1)), "made\n"); err != nil {
+			return os.WriteFile(answerFile(t.Dir), []byte(err.Error()), 0o600)
+		}
+		call.Status = acpv2.Set(acpv2.ToolCallStatusCompleted)
+		if err := t.ToolCall(ctx, call); err != nil {
+			return err
+		}
+	}
+	return t.Say(ctx, "done")
 }
 
 // spendTokens tells the counts of a model call.

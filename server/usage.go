@@ -16,6 +16,7 @@ import (
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/reservation"
 	"github.com/parley-agents/parley/internal/service/usage"
+	"github.com/parley-agents/parley/internal/work/keeper"
 )
 
 // PricesFile is the name of the operator's file of prices in the home.
@@ -143,8 +144,20 @@ func (s *Server) budgetSpent(b hub.Budget, agents []hub.AgentID) {
 		agents = s.keeper.Names()
 	}
 	for _, agent := range agents {
-		s.keeper.Cancel(agent)
+		if s.mustEnd(agent) {
+			s.keeper.Cancel(agent)
+		}
 	}
+}
+
+// mustEnd reports whether a budget ends the running turn of an agent. The last turn of a budget of
+// turns may go on.
+func (s *Server) mustEnd(agent hub.AgentID) bool {
+	reason, err := hub.Read(context.Background(), s.store, func(rd hub.Reader) (string, error) { return s.usage.Exceeded(rd, agent) })
+	if err != nil {
+		s.log.Warn("the budgets of an agent cannot be read", "agent", agent, "err", err)
+	}
+	return reason != "" || err != nil
 }
 
 // blocked returns why no turn of an agent may begin; "" if one may.
@@ -160,16 +173,18 @@ func (s *Server) blocked(ctx context.Context, agent hub.AgentID) string {
 }
 
 // recordTurnUsage records the model calls of a turn of a kept agent, in its kept session or in a
-// further one, which has no tasks.
-func (s *Server) recordTurnUsage(ctx context.Context, r hub.Run, cli string, calls []hub.ModelCall, kept bool) error {
-	report := usageOf(r, cli, calls)
-	report.Kept = kept
-	report.Own = !kept
-	if !kept {
+// further one, which has no tasks. A turn that runs gets a record with its first calls.
+func (s *Server) recordTurnUsage(ctx context.Context, u keeper.TurnUsage) (record string, err error) {
+	report := usageOf(u.Run, u.CLI, u.Calls)
+	report.Ended = u.Ended
+	report.Record = u.Record
+	report.Kept = u.Kept
+	report.Own = !u.Kept
+	if !u.Kept {
 		report.Run = ""
 	}
-	_, err := s.usage.Record(ctx, hub.Caller{ID: hub.Self}, report)
-	return err
+	receipt, err := s.usage.Record(ctx, hub.Caller{ID: hub.Self}, report)
+	return receipt.Record, err
 }
 
 // recordUsage records the model calls of a run that the hub executes.

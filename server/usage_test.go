@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -43,6 +44,18 @@ func (y *treasury) mail(text string) hub.EnvelopeID {
 func (y *treasury) spend(by hub.UsageKind) usage.Spend {
 	y.t.Helper()
 	return mustCall(y.t, y.as(y.operator), api.ShowSpend, usage.Query{By: by})
+}
+
+// countedCalls waits until each of n model calls of a turn is counted while the turn runs, and lets the
+// agent go on.
+func (y *treasury) countedCalls(n int) {
+	y.t.Helper()
+	for i := range n {
+		y.until("a model call is counted", func() bool { return y.spend(hub.ByAgent).Total.Tokens.Sum() == int64(i+1)*1801 }, func() any { return y.spend(hub.ByAgent) })
+		if err := os.WriteFile(beside(y.dir, fmt.Sprintf("counted%d", i+1)), nil, 0o600); err != nil {
+			y.t.Fatal(err)
+		}
+	}
 }
 
 // nothing is the state of a wait that needs no words.
@@ -104,6 +117,35 @@ func TestUsageOfKeptAgents(t *testing.T) {
 		want := []usage.Cost{{Currency: "USD", Stated: 0.5}}
 		if len(got.Rows) != 1 || got.Rows[0].Key != "unknown" || got.Rows[0].Output != 567 || !reflect.DeepEqual(got.Rows[0].Cost, want) {
 			t.Errorf("got %+v", got.Rows)
+		}
+	})
+	t.Run("the model calls of a turn that runs are counted, and a spent budget refuses its next edit", func(t *testing.T) {
+		t.Parallel()
+		y := openTreasury(t)
+		y.budget(usage.Limit{Of: "builder", Tokens: 3000, Per: hub.PerTotal})
+		y.mail("toil")
+		y.countedCalls(2)
+		y.turns("builder", y.dir, 1)
+		if refusal, err := os.ReadFile(answerFile(y.dir)); err != nil || !strings.Contains(string(refusal), "budget b1 of builder") {
+			t.Errorf("the second edit: got %q, %v", refusal, err)
+		}
+		if !exists(filepath.Join(y.dir, "1.txt")) || exists(filepath.Join(y.dir, "2.txt")) {
+			t.Error("the first edit is within the budget, and the second one is not")
+		}
+		y.until("the end of the turn is counted", func() bool { return y.hasEntry(actions.BudgetSpent) }, y.nothing)
+		if got := y.spend(hub.ByAgent).Total; got.Turns != 1 || got.Tokens.Sum() != 2*1801 {
+			t.Errorf("got %+v, want one turn of two calls", got)
+		}
+	})
+	t.Run("the last turn of a hard budget of turns goes on while it is counted", func(t *testing.T) {
+		t.Parallel()
+		y := openTreasury(t)
+		y.budget(usage.Limit{Of: "builder", Turns: 1, Per: hub.PerTotal, Hard: true})
+		y.mail("toil")
+		y.countedCalls(3)
+		y.turns("builder", y.dir, 1)
+		if !exists(filepath.Join(y.dir, "3.txt")) {
+			t.Errorf("the turn was ended: %s", y.logOf("builder"))
 		}
 	})
 	t.Run("80 % are told once, and at 100 % mail waits and says why, until the budget is raised", func(t *testing.T) {

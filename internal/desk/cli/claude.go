@@ -15,6 +15,7 @@ var claude = CLI{
 	Name: "claude", Title: "Claude Code", Vendor: "anthropic", Binaries: []string{"claude"},
 	ACP: []string{"claude-agent-acp"}, Adapter: "@agentclientprotocol/claude-agent-acp",
 	installs: []string{".local/bin/claude", ".claude/local/claude"},
+	levels:   true,
 	// Rules of its user that allow commands count even so.
 	modes: careful(Mode{Session: "default"}).
 		with(sandbox.PolicyNone, Mode{Meta: claudeWithout(`"Bash","Edit","NotebookEdit","Write"`)}).

@@ -31,6 +31,7 @@ var codex = CLI{
 	ACP: []string{"codex-acp"}, Adapter: "@agentclientprotocol/codex-acp",
 	// Its sandbox holds commands that run without a question: they can read.
 	noReject: true, // ends the turn as cancelled
+	levels:   true,
 	modes:    careful(Mode{Env: []string{"INITIAL_AGENT_MODE=read-only"}}),
 
 	connecting: connecting{

@@ -71,6 +71,13 @@ func TellsLastCall(command []string) bool {
 	return c.lastCall
 }
 
+// TellsLevels reports whether the agent that a command starts over ACP tells the fill level of its
+// context after each model call, so that the levels of a turn are its tokens.
+func TellsLevels(command []string) bool {
+	c, _ := agentOf(command)
+	return c.levels
+}
+
 // agentOf returns the CLI whose program, or that of its adapter, a command starts over ACP.
 func agentOf(command []string) (CLI, bool) {
 	if len(command) == 0 {

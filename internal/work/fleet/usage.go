@@ -3,20 +3,26 @@ package fleet
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/protocol/acp"
 )
 
-// A meter adds up the usage that an agent tells in one turn. The fill level of its context,
-// which updates tell, too, is no usage.
+// A meter adds up the usage that an agent tells in one turn. The fill level of its context, which
+// updates tell, too, is no usage at the end of the turn; until then it is all that some agents tell.
 type meter struct {
 	counts []acpCounts // of single model calls, in the order of the updates
 	model  string      // that an update names
 	answer *acpCounts  // of the whole turn, in the answer to the prompt
 	models []acpCounts // the same by model
 	cost   *acp.Usage  // the newest cost, of the whole session
+
+	// The fill level of the context after each model call, of agents that tell it after each.
+	calling hub.Tokens // of the call before, and of those before it
+	before  int64      // the level after the call before
+	level   int64      // the newest level; 0 after a tool call, until the next model call tells one
 }
 
 // acpCounts are the counts of model calls as agents write them over ACP, in two spellings.
@@ -66,7 +72,11 @@ func (m *meter) update(u *acp.Update) {
 		if used.Cost != "" {
 			m.cost = used
 		}
+		m.fill(int64(used.Used))
 		m.takeModel(u)
+	}
+	if call := u.ToolCall(); call != nil && (call.Status == "completed" || call.Status == "failed") {
+		m.closeCall()
 	}
 	var meta json.RawMessage
 	switch {
@@ -82,6 +92,43 @@ func (m *meter) update(u *acp.Update) {
 	if isCount && len(m.counts) < maxMetered {
 		m.counts = append(m.counts, *has.Usage)
 	}
+}
+
+// fill takes a fill level of the context. The level of a call that was taken before may be repeated.
+func (m *meter) fill(used int64) {
+	isRepeated := m.level == 0 && used == m.before
+	if used > 0 && used <= hub.MaxTokens && !isRepeated {
+		m.level = used
+	}
+}
+
+// closeCall ends the model call that asked for a tool: the next level is that of another call.
+func (m *meter) closeCall() {
+	if m.level > 0 {
+		m.calling = m.calling.Plus(m.newest())
+		m.before = m.level
+		m.level = 0
+	}
+}
+
+// newest returns the tokens of the newest model call, by the levels: what the call before left in the
+// context was read from the cache.
+func (m *meter) newest() hub.Tokens {
+	cached := min(m.before, m.level)
+	return hub.Tokens{Input: m.level - cached, CachedRead: cached}
+}
+
+// soFar returns the usage of a turn that runs. With byLevel the levels of the context count, if the
+// agent tells nothing else before the end of its turn; their sum is right, the parts are estimates.
+func (m *meter) soFar(byLevel bool) []hub.ModelCall {
+	if len(m.counts) > 0 {
+		return m.calls()
+	}
+	tokens := m.calling.Plus(m.newest())
+	if !byLevel || tokens.Sum() == 0 || !tokens.Valid() {
+		return nil
+	}
+	return []hub.ModelCall{{Model: m.model, Tokens: tokens}}
 }
 
 // maxMetered bounds the model calls of one turn.
@@ -168,11 +215,8 @@ func (m *meter) calls() (out []hub.ModelCall) {
 // numbers. A cost is the part of the session's cost that came with the prompts; it
 // belongs to the first call.
 func (a *Agent) TakeUsage() []hub.ModelCall {
-	out := a.used
+	out := numbered(a.used)
 	a.used = nil
-	for i := range out {
-		out[i].ID = strconv.Itoa(i + 1)
-	}
 	cost := a.meter.cost
 	a.meter = meter{}
 	if cost == nil {
@@ -196,4 +240,20 @@ func (a *Agent) TakeUsage() []hub.ModelCall {
 	}
 	out[0].Cost, out[0].Currency = spent, cost.Currency
 	return out
+}
+
+// UsageSoFar returns the usage of the prompts since the last TakeUsage, with that of the prompt which
+// runs, as far as the agent told it. The calls have the ids that TakeUsage gives them. It is called by
+// the function that gets the updates. byLevel is true for an agent that tells the fill level of its
+// context after each model call.
+func (a *Agent) UsageSoFar(byLevel bool) []hub.ModelCall {
+	return numbered(slices.Concat(a.used, a.meter.soFar(byLevel)))
+}
+
+// numbered returns calls with their numbers as ids.
+func numbered(calls []hub.ModelCall) []hub.ModelCall {
+	for i := range calls {
+		calls[i].ID = strconv.Itoa(i + 1)
+	}
+	return calls
 }

@@ -76,6 +76,44 @@ func TestMeter(t *testing.T) {
 	}
 }
 
+// TestUsageSoFar reads the usage of a turn that runs, from what agents tell before its end.
+func TestUsageSoFar(t *testing.T) {
+	level := func(used uint64) *acp.Update {
+		return &acp.Update{V1: &acpv1.SessionNotification{Update: acpv1.SessionUpdate{UsageUpdate: &acpv1.UsageUpdate{Used: used, Size: 200_000}}}}
+	}
+	tool := func(status string) *acp.Update {
+		return &acp.Update{V1: &acpv1.SessionNotification{Update: acpv1.SessionUpdate{ToolCallUpdate: &acpv1.ToolCallUpdate{ToolCallID: "1", Status: acpv1.Set(acpv1.ToolCallStatus(status))}}}}
+	}
+	for _, tt := range []struct {
+		name    string
+		updates []*acp.Update
+		want    hub.Tokens
+	}{
+		{"one call, whose level grows", []*acp.Update{level(1000), level(1100)}, hub.Tokens{Input: 1100}},
+		{"a second call after a tool call reads the first one from the cache", []*acp.Update{level(1000), level(1100), tool("in_progress"), tool("completed"), level(1300)}, hub.Tokens{Input: 1300, CachedRead: 1100}},
+		{"two tool calls of one model call, and its level again", []*acp.Update{level(1100), tool("completed"), tool("failed"), level(1100)}, hub.Tokens{Input: 1100}},
+		{"a smaller context", []*acp.Update{level(1100), tool("completed"), level(200)}, hub.Tokens{Input: 1100, CachedRead: 200}},
+		{"nothing", []*acp.Update{tool("completed")}, hub.Tokens{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := &Agent{}
+			for _, u := range tt.updates {
+				a.meter.update(u)
+			}
+			var got hub.Tokens
+			for _, c := range a.UsageSoFar(true) {
+				got = got.Plus(c.Tokens)
+			}
+			if got != tt.want {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+			if other := a.UsageSoFar(false); len(other) != 0 {
+				t.Errorf("levels of an agent that tells others: got %+v", other)
+			}
+		})
+	}
+}
+
 // TestTakeUsage counts the cost of a session once: agents tell its total.
 func TestTakeUsage(t *testing.T) {
 	told := func(a *Agent, total string) []hub.ModelCall {

@@ -51,6 +51,7 @@ type agent struct {
 	guard    *acpguard.Guard // of the files that it changes; nil for none
 	unlock   func()          // gives the lock of its folder back; nil if it has none
 	couldNot bool            // its last turn ended because it could not go on, or is not known
+	usage    string          // the record of the model calls of the turn under way; "" for none yet
 
 	mu       sync.Mutex // guards what follows
 	state    State
@@ -65,7 +66,9 @@ type agent struct {
 	trying   *running  // the attempt at the turn; nil between attempts
 	yielding bool      // it has given its folder free, and waits until the hub has looked for a successor
 
-	shellless bool // a command of its own was refused, and it has not read since what the hub runs for it
+	shellless bool         // a command of its own was refused, and it has not read since what the hub runs for it
+	steered   string       // the id of the last turn in which it got words about that
+	working   *fleet.Agent // the process of the turn under way; nil between turns
 }
 
 func newAgent(k *Keeper, name hub.AgentID, cancel context.CancelFunc) *agent {
@@ -266,7 +269,7 @@ func (a *agent) rest(ctx context.Context, d time.Duration) {
 }
 
 // work gives the agent a turn, and the turns that follow from it: one for messages that
-// came meanwhile, and one for a report that was contradicted.
+// came meanwhile, and one for a report that was contradicted or a command that was refused.
 func (a *agent) work(ctx context.Context, t turn) {
 	if t.Wake != "" {
 		if a.process == nil {
@@ -332,9 +335,13 @@ func (a *agent) work(ctx context.Context, t turn) {
 		a.keepTurn(ctx, nil)
 		a.endTurn(result)
 		notice := a.report(ctx, wake.EventTurnEnd, "")
+		mayFollow := repairs < maxRepairs && a.halted(ctx, a.name) == ""
+		if result.ok() && result.refusal == "" && mayFollow && a.mustExplain(ctx) {
+			result.refusal = refusedText
+		}
 		refusal := a.aboutFiles() + result.refusal
 		switch {
-		case result.refusal != "" && repairs < maxRepairs && a.halted(ctx, a.name) == "":
+		case result.refusal != "" && mayFollow:
 			repairs++
 			t = turn{Prompt: refusal + notice, Noted: notice != ""}
 		case notice != "":
@@ -412,7 +419,7 @@ func (a *agent) endTurn(r result) {
 }
 
 // maxRepairs is the number of turns that follow at once on a report that was
-// contradicted. A refusal after them begins the next turn.
+// contradicted, or on a refused command. A refusal after them begins the next turn.
 const maxRepairs = 2
 
 // keepTurn stores the turn that is under way, nil for none, so that a crash does not

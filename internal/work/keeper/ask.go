@@ -53,6 +53,7 @@ type permissions struct {
 	*agent
 	policy sandbox.Policy
 	ask    sandbox.Asker
+	runs   string // the words about the commands that the hub runs for the agent; "" in a session without the hub's tools
 }
 
 // requestKey is the key of a permission request, as it came, in its context.
@@ -89,10 +90,8 @@ func (p permissions) Decide(ctx context.Context, r *acp.PermissionRequest) (sand
 	if !got.Allowed && got.Reason != "" {
 		p.log.add("denied", r.Title+": "+got.Reason)
 	}
-	if !got.Allowed && r.Kind == sandbox.KindExecute {
-		p.mu.Lock()
-		p.shellless = true // the protocol has no room for the words
-		p.mu.Unlock()
+	if !got.Allowed && r.Kind == sandbox.KindExecute && p.runs != "" {
+		p.explainRefusal(ctx, p.runs)
 	}
 	return got, err
 }

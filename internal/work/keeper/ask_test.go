@@ -24,7 +24,7 @@ func TestHubTools(t *testing.T) {
 	} {
 		k := &Keeper{o: Options{Tools: map[string]string{"acp_inbox": "Read the inbox, wait for messages"}}}
 		a := &agent{Keeper: k, log: newLines()}
-		got, err := permissions{a, sandbox.PolicyRead, nil}.Decide(t.Context(), &acp.PermissionRequest{Request: c.request})
+		got, err := permissions{a, sandbox.PolicyRead, nil, ""}.Decide(t.Context(), &acp.PermissionRequest{Request: c.request})
 		if err != nil || got.OptionID != c.want {
 			t.Errorf("%s: got %+v, %v, want %s", name, got, err, c.want)
 		}

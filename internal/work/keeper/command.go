@@ -286,6 +286,50 @@ func (d Definition) permits() sandbox.Policy {
 	return d.Policy
 }
 
+// steerTime bounds the giving of words to an agent in its turn.
+const steerTime = 5 * time.Second
+
+// explainRefusal tells the agent in the turn that runs what the hub runs for it, since the answer to a
+// request for permission has no room for words. The request is still open, so that the words come with
+// its answer. An agent that takes no words in a turn reads them at the beginning of the next one.
+func (a *agent) explainRefusal(ctx context.Context, text string) {
+	a.mu.Lock()
+	process, turn := a.working, a.turn
+	isTold := a.steered == turn
+	a.shellless = !isTold
+	a.mu.Unlock()
+	if isTold || process == nil {
+		return
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, steerTime)
+	defer cancel()
+	taken, err := process.Steer(ctx, text)
+	if err != nil {
+		a.log.add("problem", err.Error())
+	}
+	if !taken {
+		return
+	}
+	a.log.add("told", text)
+	a.mu.Lock()
+	a.shellless, a.steered = false, turn
+	a.mu.Unlock()
+}
+
+// mustExplain reports whether the agent needs a turn of its own to read what the hub runs for it: a
+// command was refused in the last turn, and a task of the agent is open.
+func (a *agent) mustExplain(ctx context.Context) bool {
+	a.mu.Lock()
+	isDue := a.shellless
+	a.mu.Unlock()
+	isRunnable := a.record.permits() == sandbox.PolicyWrite // a person answers under ask
+	return isDue && isRunnable && a.o.OpenTasks != nil && a.o.OpenTasks(ctx, a.name)
+}
+
+// refusedText begins the turn that follows on the refusal of a command.
+const refusedText = "[parley] A command of your own shell was refused. Go on with your task; the hub runs commands for you.\n"
+
 // aboutCommands returns the text about commands that the hub runs for the agent, in a new session
 // and after a command of its own was refused; "" in other turns, and for an agent that may run none.
 func (a *agent) aboutCommands() string {
@@ -296,9 +340,13 @@ func (a *agent) aboutCommands() string {
 	if !isDue {
 		return ""
 	}
+	return commandsText(a.record.Policy)
+}
 
+// commandsText returns the words about commands that the hub runs under a policy.
+func commandsText(p sandbox.Policy) string {
 	const check, commit = "a check of this repository: acp_handoff with action check and command NAME", "To commit: give commit_message when you complete the task."
-	switch a.record.Policy {
+	switch p {
 	case sandbox.PolicyAsk:
 		return "[parley] Each command of your own shell waits for a person's yes. The hub runs without one " + check + ". " + commit
 	case sandbox.PolicyWrite:

@@ -285,9 +285,9 @@ type Options struct {
 	DenyUnanswered func(dir string) bool
 	// Commands runs commands for agents, in their folders.
 	Commands Commands
-	// RecordUsage records the model calls of a turn, of the kept session or of a further one; nil
-	// if nothing does.
-	RecordUsage func(ctx context.Context, r hub.Run, cli string, calls []hub.ModelCall, kept bool) error
+	// RecordUsage records the model calls of a turn, and returns the name of their record; nil if
+	// nothing does.
+	RecordUsage func(ctx context.Context, u TurnUsage) (record string, err error)
 	// Blocked returns why no turn of an agent may begin; "" if one may. It is nil without budgets.
 	Blocked func(ctx context.Context, agent hub.AgentID) string
 	// Stopped returns why an agent must not work until its operator lets it go on; "" if it may. It is

@@ -316,7 +316,7 @@ func (s *side) options(a *agent, d Definition) fleet.Options {
 		ask = s.guard.Asker(ask)
 	}
 	return fleet.Options{Options: acp.Options{
-		Name: "parley", Version: s.o.Version, V2: d.V2, Policy: d.permits(), Ask: ask, Permissions: permissions{a, d.permits(), ask}, StartTimeout: startTime, CancelGrace: cancelGrace,
+		Name: "parley", Version: s.o.Version, V2: d.V2, Policy: d.permits(), Ask: ask, Permissions: permissions{a, d.permits(), ask, ""}, StartTimeout: startTime, CancelGrace: cancelGrace,
 	}}
 }
 
@@ -392,7 +392,8 @@ func (u sideUsage) RecordUsage(ctx context.Context, turn hub.Run, cli string, ca
 	if u.o.RecordUsage == nil {
 		return nil
 	}
-	return u.o.RecordUsage(ctx, turn, cli, calls, false)
+	_, err := u.o.RecordUsage(ctx, TurnUsage{Run: turn, CLI: cli, Calls: calls, Ended: true})
+	return err
 }
 
 // launch returns the process of the session, which it starts if there is none.

@@ -150,7 +150,7 @@ func (a *agent) attempt(ctx context.Context, t turn) (out result, given bool) {
 	got, err := run.Execute(ctx, a.o.Home, spec, &run.Options{
 		Agent: fleet.Options{Options: acp.Options{
 			Name: "parley", Version: a.o.Version, V2: a.record.V2,
-			Policy: a.record.permits(), Ask: a.asker(), Permissions: permissions{a, a.record.permits(), a.asker()},
+			Policy: a.record.permits(), Ask: a.asker(), Permissions: permissions{a, a.record.permits(), a.asker(), commandsText(a.record.Policy)},
 			StartTimeout: startTime, CancelGrace: cancelGrace,
 		}, OnUpdate: func(u *acp.Update) { tr.update(ctx, u) }},
 		Hub: recorder{a}, Clock: a.o.Clock, Kill: kill, Consent: &a.consent, Guard: a.guard,
@@ -277,6 +277,9 @@ func (a *agent) launch(ctx context.Context, spec fleet.Spec, o *fleet.Options, t
 	a.tap.set(o.Tap)
 	release := func() error {
 		a.tap.set(nil)
+		a.mu.Lock()
+		a.working = nil
+		a.mu.Unlock()
 		return nil
 	}
 	if a.process != nil {
@@ -293,6 +296,9 @@ func (a *agent) launch(ctx context.Context, spec fleet.Spec, o *fleet.Options, t
 		}
 	}
 	a.process.OnUpdate(o.OnUpdate)
+	a.mu.Lock()
+	a.working = a.process
+	a.mu.Unlock()
 	a.live()
 	prompt[0] = a.complete(ctx, t)
 	return a.process, release, nil
@@ -576,13 +582,42 @@ func (r recorder) EndRun(ctx context.Context, ended hub.Run) (hub.Run, error) {
 	return r.o.Record(ctx, ended)
 }
 
-// RecordUsage records the model calls of a turn.
+// TurnUsage has the model calls of a turn of an agent.
+type TurnUsage struct {
+	Run   hub.Run
+	CLI   string
+	Calls []hub.ModelCall // all so far; the same call has the same id each time
+	Kept  bool            // of the kept session, and for the tasks of the agent; else of a further session, which has none
+	Ended bool            // the turn
+
+	// Record names the record that earlier calls of the turn have; empty for none.
+	Record string
+}
+
+// RecordUsage records the model calls of a turn that ended.
 func (r recorder) RecordUsage(ctx context.Context, turn hub.Run, cli string, calls []hub.ModelCall) error {
 	r.answered()
+	err := r.recordUsage(ctx, TurnUsage{Run: turn, CLI: cli, Calls: calls, Ended: true})
+	r.usage = ""
+	return err
+}
+
+// RecordUsageSoFar implements run.LiveUsageHub.
+func (r recorder) RecordUsageSoFar(ctx context.Context, turn hub.Run, cli string, calls []hub.ModelCall) error {
+	return r.recordUsage(ctx, TurnUsage{Run: turn, CLI: cli, Calls: calls})
+}
+
+// recordUsage records model calls of the kept session with those of the turn before them.
+func (r recorder) recordUsage(ctx context.Context, u TurnUsage) error {
 	if r.o.RecordUsage == nil {
 		return nil
 	}
-	return r.o.RecordUsage(ctx, turn, cli, calls, true)
+	u.Kept, u.Record = true, r.usage
+	record, err := r.o.RecordUsage(ctx, u)
+	if record != "" {
+		r.usage = record
+	}
+	return err
 }
 
 // Tools returns the hub's tools.

@@ -33,6 +33,14 @@ type UsageHub interface {
 	RecordUsage(ctx context.Context, r hub.Run, cli string, calls []hub.ModelCall) error
 }
 
+// A LiveUsageHub is a UsageHub that records the usage of a run while it works.
+type LiveUsageHub interface {
+	UsageHub
+	// RecordUsageSoFar records the model calls that a run has made until now. RecordUsage has the
+	// same calls again, under the same ids.
+	RecordUsageSoFar(ctx context.Context, r hub.Run, cli string, calls []hub.ModelCall) error
+}
+
 // Report tells the hub of the ends of runs that Recover returned.
 func (f *Files) Report(ctx context.Context, h Hub, unreported []Record) error {
 	var errs []error

@@ -144,6 +144,8 @@ type execution struct {
 	pen    *stray.Pen      // of the processes of the run; nil unless Options.Alone
 	key    string          // lent by the hub; empty without one
 	tokens *Tokens         // the newest that the agent reported
+	agent  *fleet.Agent    // nil until it is started
+	spent  int64           // tokens that the hub knows while the run works
 }
 
 // Execute executes a run and returns when it is over. Its files are kept in home.
@@ -312,6 +314,7 @@ func (e *execution) work(ctx context.Context) ending {
 	}
 
 	// The time limit holds for the turn and not for the start.
+	e.agent = agent
 	e.move(ctx, hub.RunRunning, agent.Session())
 	within, cancel := ctx, func() {}
 	if e.spec.Timeout > 0 {
@@ -360,6 +363,9 @@ func (e *execution) update(ctx context.Context, u *acp.Update) {
 	if e.opts.Agent.OnUpdate != nil {
 		e.opts.Agent.OnUpdate(u)
 	}
+	if u.ToolCall() != nil {
+		e.spendSoFar(ctx)
+	}
 	if e.guard != nil {
 		e.guard.Update(context.WithoutCancel(ctx), u) // an edit that was made counts, even if the turn was cancelled
 	}
@@ -367,13 +373,40 @@ func (e *execution) update(ctx context.Context, u *acp.Update) {
 
 // spend tells the hub the model calls of the run. A hub that does not answer holds nothing up.
 func (e *execution) spend(ctx context.Context, calls []hub.ModelCall) {
-	h := e.opts.Usage
-	if h == nil {
-		h, _ = e.opts.Hub.(UsageHub)
+	if h := e.usageHub(); h != nil {
+		e.tellUsage(ctx, calls, h.RecordUsage)
 	}
-	if h == nil {
+}
+
+// spendSoFar tells the hub the model calls of the run until now, if there are more than it knows, so
+// that budgets count them before the next tool call.
+func (e *execution) spendSoFar(ctx context.Context) {
+	h, ok := e.usageHub().(LiveUsageHub)
+	if !ok || e.agent == nil || cli.TellsLastCall(e.spec.Command) {
 		return
 	}
+	calls := e.agent.UsageSoFar(cli.TellsLevels(e.spec.Command))
+	var sum int64
+	for _, c := range calls {
+		sum += c.Tokens.Sum()
+	}
+	if sum > e.spent {
+		e.spent = sum
+		e.tellUsage(ctx, calls, h.RecordUsageSoFar)
+	}
+}
+
+// usageHub returns the hub that records usage, nil for none.
+func (e *execution) usageHub() UsageHub {
+	if e.opts.Usage != nil {
+		return e.opts.Usage
+	}
+	h, _ := e.opts.Hub.(UsageHub)
+	return h
+}
+
+// tellUsage passes the model calls of the run to a function of the hub.
+func (e *execution) tellUsage(ctx context.Context, calls []hub.ModelCall, record func(context.Context, hub.Run, string, []hub.ModelCall) error) {
 	r := e.folder.Record().Run
 	for i := range calls {
 		calls[i] = cli.Plain(calls[i])
@@ -384,7 +417,7 @@ func (e *execution) spend(ctx context.Context, calls []hub.ModelCall) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hubTime)
 	defer cancel()
-	if err := h.RecordUsage(ctx, r, cli.AgentName(e.spec.Command), calls); err != nil {
+	if err := record(ctx, r, cli.AgentName(e.spec.Command), calls); err != nil {
 		e.problem(fmt.Errorf("run: report usage to the hub: %w", err))
 	}
 }
