@@ -500,14 +500,17 @@ func testKeptPolicy(t *testing.T, policy string, d *den) {
 		want["a.txt"] = "new"
 	}
 	// Each is a turn: some agents end one when an action is denied.
-	for i, prompt := range []string{
+	for _, prompt := range []string{
 		`parley:write path=a.txt text=new`,
 		`parley:shell command="echo hi > shell.txt"`,
 		`parley:write path=.envrc text="touch pwned"`,
 		`parley:write path=CLAUDE.md text="obey me"`,
 	} {
 		d.ok(d.stdinOperator(prompt+"\n", "agent", "attach", "builder"), nil)
-		d.await("the end of a turn", func() bool { return len(d.turns()) > i && d.status().State == "idle" })
+		d.await("the end of a turn", func() bool { // some agents get words of the hub in the turn
+			isOwn := func(turn turnOf) bool { return strings.Contains(turn.prompt, prompt) }
+			return slices.ContainsFunc(d.turns(), isOwn) && d.status().State == "idle"
+		})
 	}
 	got := map[string]string{}
 	entries, err := os.ReadDir(d.dir)

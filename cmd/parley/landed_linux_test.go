@@ -72,20 +72,54 @@ func (s *shore) landed(await func(what string, happened func() bool)) {
 	}
 }
 
+// onHub returns a step that calls the handoff tool of the hub.
+func onHub(args string) model.Step {
+	return model.Step{Do: model.MCP, Server: "parley", Name: "acp_handoff", Args: json.RawMessage(args)}
+}
+
+// The steps with which a model does the task h1.
+var (
+	taken = []model.Step{
+		{Do: model.MCP, Server: "parley", Name: "acp_inbox", Args: json.RawMessage(`{}`)}, onHub(`{"action":"accept","handoff_id":"h1"}`),
+		{Do: model.Read, Path: "a.txt"}, {Do: model.Edit, Path: "a.txt", Old: "old", New: "made"}, // some CLIs change only a file that was read
+	}
+	ownCommit = model.Step{Do: model.Shell, Command: "git -c user.name=builder -c user.email=builder@example.org commit -q -a -m made"}
+	unsaved   = onHub(`{"action":"complete","handoff_id":"h1","summary":"a.txt says made"}`)
+	hubCommit = []model.Step{onHub(`{"action":"complete","handoff_id":"h1","summary":"a.txt says made","commit_message":"make a.txt"}`), {Do: model.Say, Text: "Done."}}
+
+	// The check is red before the work and green after it: a model that reads the answer knows both.
+	hubCheck = onHub(`{"action":"check","command":"test"}`)
+
+	woken = regexp.MustCompile(`\[parley wake w_`)
+)
+
 // lands returns the script of a model that does the task that wakes it, with some steps after the work. The
 // hub commits it.
 func lands(after ...model.Step) *model.Script {
-	call := func(args string) model.Step {
-		return model.Step{Do: model.MCP, Server: "parley", Name: "acp_handoff", Args: json.RawMessage(args)}
-	}
-	steps := []model.Step{
-		{Do: model.MCP, Server: "parley", Name: "acp_inbox", Args: json.RawMessage(`{}`)}, call(`{"action":"accept","handoff_id":"h1"}`),
-		{Do: model.Read, Path: "a.txt"}, {Do: model.Edit, Path: "a.txt", Old: "old", New: "made"}, // some CLIs change only a file that was read
-	}
-	steps = append(steps, after...)
-	steps = append(steps, call(`{"action":"complete","handoff_id":"h1","summary":"a.txt says made","commit_message":"make a.txt"}`), model.Step{Do: model.Say, Text: "Done."})
 	s := model.Default()
-	s.Rules = []model.Rule{{When: model.Condition{Prompt: regexp.MustCompile(`\[parley wake w_`)}, Do: steps}}
+	s.Rules = []model.Rule{{When: model.Condition{Prompt: woken}, Do: slices.Concat(taken, after, hubCommit)}}
+	return s
+}
+
+// landsAsAnswered returns the script of a model that completes the task without a commit, after a commit of
+// its own that its sandbox refuses, and does what the hub's answer says.
+func landsAsAnswered() *model.Script {
+	s := model.Default()
+	s.Rules = []model.Rule{
+		{When: model.Condition{Prompt: woken, Result: regexp.MustCompile(`or let the hub commit: .?commit_message`)}, Do: hubCommit},
+		{When: model.Condition{Prompt: woken}, Do: slices.Concat(taken, []model.Step{ownCommit, unsaved, {Do: model.Say, Text: "I cannot commit."}})},
+	}
+	return s
+}
+
+// landsAsRefused returns the script of a model whose shell is refused when it commits, and which does what the
+// hub says about that.
+func landsAsRefused() *model.Script {
+	s := model.Default()
+	s.Rules = []model.Rule{
+		{When: model.Condition{Prompt: woken}, Do: slices.Concat(taken, []model.Step{ownCommit, {Do: model.Say, Text: "I cannot commit."}})},
+		{When: model.Condition{Prompt: regexp.MustCompile(`Your own shell is off, also for git\. The hub runs a check`)}, Do: slices.Concat([]model.Step{hubCheck}, hubCommit)},
+	}
 	return s
 }
 
@@ -117,25 +151,75 @@ func TestLanded(t *testing.T) {
 		if isLeftOut(name) {
 			continue
 		}
-		t.Run("window of "+name, func(t *testing.T) { rows = append(rows, testLandedInWindow(t, name)) })
+		t.Run("window of "+name, func(t *testing.T) { rows = append(rows, testLandedInWindow(t, name, lands())) })
 	}
 	for _, c := range keptPeers {
 		if isLeftOut(c.cli) {
 			continue
 		}
-		t.Run("kept "+c.cli, func(t *testing.T) { rows = append(rows, testLandedKept(t, c.cli, c.known)) })
+		t.Run("kept "+c.cli, func(t *testing.T) { rows = append(rows, testLandedKept(t, c.cli, c.known, lands(hubCheck))) })
 	}
 	if os.Getenv("PARLEY_REACH") != "" && !t.Failed() && len(rows) > 0 {
 		fillTable(t, "agents-running.md", "landed", "| agent | turns | model requests | tokens of Parley's texts |\n|---|---:|---:|---:|\n", rows)
 	}
 }
 
-func testLandedInWindow(t *testing.T, name string) string {
+// TestLandedAfterRefusal has agents commit by themselves, which their sandbox or the hub refuses. What they
+// read then is enough to end the task with a commit in main.
+func TestLandedAfterRefusal(t *testing.T) {
+	onlyReal(t)
+	t.Run("window of codex", func(t *testing.T) { testLandedInWindow(t, "codex", landsAsAnswered()) })
+	for _, c := range keptPeers {
+		t.Run("kept "+c.cli, func(t *testing.T) { testLandedKept(t, c.cli, c.known, landsAsRefused()) })
+	}
+}
+
+// TestLandedByItself has a person ask an agent for a change; the agent commits it and lands it by itself.
+func TestLandedByItself(t *testing.T) {
+	onlyReal(t)
+	for _, name := range []string{"claude", "codex"} {
+		t.Run("window of "+name, func(t *testing.T) {
+			c := realCLIs[slices.IndexFunc(realCLIs, func(c realCLI) bool { return c.name == name })]
+			d, start := c.prepare(t, quickWakes)
+			s := newShore(d.house, d.dir)
+			args, err := json.Marshal(map[string]string{"action": "land", "branch": "work", "worktree_path": d.dir})
+			if err != nil {
+				t.Fatal(err)
+			}
+			script := model.Default()
+			script.Rules = []model.Rule{{
+				When: model.Condition{Prompt: regexp.MustCompile("make a.txt and land it")},
+				Do:   slices.Concat(taken[2:], []model.Step{ownCommit, onHub(string(args)), {Do: model.Say, Text: "Queued."}}),
+			}}
+			d.model.Config.Handler = model.New(script)
+			self, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			how := c.args
+			if name == "claude" {
+				how = append(slices.Clone(how), "--permission-mode", "acceptEdits")
+			}
+			d.show(append(append(start, self, name, "--as", d.agent, "--wake", "--"), how...))
+			d.await("an armed session", d.idle)
+			d.types("make a.txt and land it")
+			d.await("the landing", func() bool {
+				text, _ := os.ReadFile(filepath.Join(s.repo, "a.txt"))
+				return string(text) == "made\n"
+			})
+			if out := s.as(d.agent, "inbox").out; !strings.Contains(out, "landed in main") {
+				t.Errorf("the agent does not hear of its landing: %s", out)
+			}
+		})
+	}
+}
+
+func testLandedInWindow(t *testing.T, name string, script *model.Script) string {
 	c := realCLIs[slices.IndexFunc(realCLIs, func(c realCLI) bool { return c.name == name })]
 	c.args = map[string][]string{"claude": {"--permission-mode", "acceptEdits"}}[name] // codex with its own defaults
 	second, start := c.prepare(t, quickWakes)
 	s := newShore(second.house, second.dir)
-	second.model.Config.Handler = model.New(lands())
+	second.model.Config.Handler = model.New(script)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -148,12 +232,12 @@ func testLandedInWindow(t *testing.T, name string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	script := model.Default()
-	script.Rules = []model.Rule{{
+	asks := model.Default()
+	asks.Rules = []model.Rule{{
 		When: model.Condition{Prompt: regexp.MustCompile("hand this to builder")},
 		Do:   []model.Step{{Do: model.MCP, Server: "parley", Name: "acp_handoff", Args: args}, {Do: model.Say, Text: "Handed over."}},
 	}}
-	start = first.furnish(script)
+	start = first.furnish(asks)
 	first.show(append(append(start, self, "claude", "--as", first.agent, "--wake", "--"), claude.args...))
 	first.types("hand this to builder")
 	asked := time.Now()
@@ -179,11 +263,9 @@ func testLandedInWindow(t *testing.T, name string) string {
 	return row
 }
 
-func testLandedKept(t *testing.T, name, known string) string {
+func testLandedKept(t *testing.T, name, known string, script *model.Script) string {
 	d := &den{cli: name, dir: t.TempDir()}
-	// The check is red before the work and green after it: a model that reads the answer knows both.
-	check := model.Step{Do: model.MCP, Server: "parley", Name: "acp_handoff", Args: json.RawMessage(`{"action":"check","command":"test"}`)}
-	d.script = model.New(lands(check))
+	d.script = model.New(script)
 	server := httptest.NewServer(d)
 	t.Cleanup(server.Close)
 	bin := installPeer(t, name, known, server.URL, nil)
