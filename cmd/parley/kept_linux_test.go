@@ -225,7 +225,7 @@ func (d *den) show() {
 	d.t.Helper()
 	d.t.Logf("%+v, the ledger of the last message: %s, its log:\n%s", d.status(), d.last, d.operator("agent", "logs", "builder").out)
 	for _, x := range d.script.Log() {
-		d.t.Logf("%d side %v results %d prompt %.300q answer %.60q", x.Seq, x.Side, x.Results, tail(x.Prompt, 300), x.Answer)
+		d.t.Logf("%d side %v results %d prompt %.300q answer %.60q", x.Seq, x.Side, x.Results, x.Prompt, x.Answer)
 	}
 }
 

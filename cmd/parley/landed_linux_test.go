@@ -116,9 +116,12 @@ func landsAsAnswered() *model.Script {
 // hub says about that.
 func landsAsRefused() *model.Script {
 	s := model.Default()
+	told := regexp.MustCompile(`Your own shell is off, also for git\. The hub runs a check`)
+	rest := slices.Concat([]model.Step{hubCheck}, hubCommit)
 	s.Rules = []model.Rule{
+		{When: model.Condition{Prompt: woken, Result: told}, Do: rest}, // words after a result are no prompt
 		{When: model.Condition{Prompt: woken}, Do: slices.Concat(taken, []model.Step{ownCommit, {Do: model.Say, Text: "I cannot commit."}})},
-		{When: model.Condition{Prompt: regexp.MustCompile(`Your own shell is off, also for git\. The hub runs a check`)}, Do: slices.Concat([]model.Step{hubCheck}, hubCommit)},
+		{When: model.Condition{Prompt: told}, Do: rest},
 	}
 	return s
 }

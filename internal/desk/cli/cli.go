@@ -43,6 +43,7 @@ type CLI struct {
 
 	noReject bool // over ACP the guard of files does not refuse its requests for permission; see NoReject
 	lastCall bool // over ACP it tells the tokens of the last call of a turn only; see TellsLastCall
+	boxed    bool // over ACP its commands run in a sandbox of its own, without a question; see RunsBoxed
 	levels   bool // over ACP it tells the tokens of each model call as the fill level of its context; see TellsLevels
 
 	connecting

@@ -32,6 +32,7 @@ var codex = CLI{
 	// Its sandbox holds commands that run without a question: they can read.
 	noReject: true, // ends the turn as cancelled
 	levels:   true,
+	boxed:    true,
 	modes:    careful(Mode{Env: []string{"INITIAL_AGENT_MODE=read-only"}}),
 
 	connecting: connecting{

@@ -43,6 +43,9 @@ var gemini = CLI{
 				"hooks":      c.hookSettings(p.Program, hookSeconds*1000), // milliseconds
 				"mcpServers": object{"parley": s},
 			})
+			if p.Getenv("CLI_TITLE") == "" { // shown in the window's title, instead of the folder's name
+				p.plan.Env = append(p.plan.Env, "CLI_TITLE="+p.shownName())
+			}
 			p.plan.Notes = []string{"Gemini CLI cannot be woken while it is idle: it sees mail with your next prompt and at the end of a turn"}
 		},
 	},

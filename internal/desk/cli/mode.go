@@ -78,6 +78,13 @@ func TellsLevels(command []string) bool {
 	return c.levels
 }
 
+// RunsBoxed reports whether the agent that a command starts over ACP runs commands in a sandbox of
+// its own without a question, so that a command which may not write fails there.
+func RunsBoxed(command []string) bool {
+	c, _ := agentOf(command)
+	return c.boxed
+}
+
 // agentOf returns the CLI whose program, or that of its adapter, a command starts over ACP.
 func agentOf(command []string) (CLI, bool) {
 	if len(command) == 0 {

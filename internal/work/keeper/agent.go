@@ -336,8 +336,8 @@ func (a *agent) work(ctx context.Context, t turn) {
 		a.endTurn(result)
 		notice := a.report(ctx, wake.EventTurnEnd, "")
 		mayFollow := repairs < maxRepairs && a.halted(ctx, a.name) == ""
-		if result.ok() && result.refusal == "" && mayFollow && a.mustExplain(ctx) {
-			result.refusal = refusedText
+		if mayFollow && result.refusal == "" {
+			result.refusal = a.unexplained(ctx, result)
 		}
 		refusal := a.aboutFiles() + result.refusal
 		switch {

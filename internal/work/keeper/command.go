@@ -317,18 +317,20 @@ func (a *agent) explainRefusal(ctx context.Context, text string) {
 	a.mu.Unlock()
 }
 
-// mustExplain reports whether the agent needs a turn of its own to read what the hub runs for it: a
-// command was refused in the last turn, and a task of the agent is open.
-func (a *agent) mustExplain(ctx context.Context) bool {
+// unexplained returns the beginning of a turn in which the agent reads what the hub runs for it: a
+// command was refused in the last turn, which ended well, and a task of the agent is open. It is "" if
+// none is needed.
+func (a *agent) unexplained(ctx context.Context, r result) string {
 	a.mu.Lock()
-	isDue := a.shellless
+	isDue := a.shellless && r.ok()
 	a.mu.Unlock()
 	isRunnable := a.record.permits() == sandbox.PolicyWrite // a person answers under ask
-	return isDue && isRunnable && a.o.OpenTasks != nil && a.o.OpenTasks(ctx, a.name)
+	hasTask := a.o.OpenTasks != nil && isDue && a.o.OpenTasks(ctx, a.name)
+	if !isRunnable || !hasTask {
+		return ""
+	}
+	return "[parley] A command of your own shell was refused. Go on with your task; the hub runs commands for you.\n"
 }
-
-// refusedText begins the turn that follows on the refusal of a command.
-const refusedText = "[parley] A command of your own shell was refused. Go on with your task; the hub runs commands for you.\n"
 
 // aboutCommands returns the text about commands that the hub runs for the agent, in a new session
 // and after a command of its own was refused; "" in other turns, and for an agent that may run none.

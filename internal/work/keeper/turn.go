@@ -11,6 +11,7 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/desk/cli"
 	"github.com/parley-agents/parley/internal/desk/quota"
 	"github.com/parley-agents/parley/internal/ground/spans"
 	"github.com/parley-agents/parley/internal/ground/text/plaintext"
@@ -22,6 +23,7 @@ import (
 	"github.com/parley-agents/parley/protocol/acp/acpv2"
 	"github.com/parley-agents/parley/protocol/jsonrpc"
 	"github.com/parley-agents/parley/protocol/report"
+	"github.com/parley-agents/parley/protocol/sandbox"
 )
 
 // A tap passes the frames of the process on to the recorder of the turn.
@@ -85,6 +87,9 @@ type trial struct {
 	given bool   // the agent has the prompt
 	began bool   // it gave a first sign of the turn
 	last  string // its newest message
+
+	runs  string        // the words for an agent whose own commands fail without a question; "" for others
+	calls acp.ToolCalls // if runs is set
 }
 
 // give notes that the agent has the prompt. The model may take its time until the first sign of
@@ -116,9 +121,18 @@ func (tr *trial) update(ctx context.Context, u *acp.Update) {
 	if isText {
 		tr.last = u.Text()
 	}
+	if tr.runs != "" && tr.isFailedCommand(u) {
+		tr.agent.explainRefusal(ctx, tr.runs)
+	}
 	tr.agent.log.update(u)
 	tr.agent.feed.update(tr.turn.ID, u)
 	tr.agent.planned(u)
+}
+
+// isFailedCommand reports whether an update is the end of a command that failed.
+func (tr *trial) isFailedCommand(u *acp.Update) bool {
+	call, ok := tr.calls.Add(u)
+	return ok && sandbox.Kind(call.Kind) == sandbox.KindExecute && call.Status == "failed"
 }
 
 // attempt gives the agent a prompt as a run and returns how that ended, and whether the
@@ -143,6 +157,9 @@ func (a *agent) attempt(ctx context.Context, t turn) (out result, given bool) {
 	stopWatch := a.watch(ctx, t, cancel)
 
 	tr := &trial{agent: a, turn: t}
+	if cli.RunsBoxed(a.record.Command) {
+		tr.runs = commandsText(a.record.Policy)
+	}
 	spec := run.Spec{
 		Agent: a.name, Command: a.record.Command, Dir: a.record.Dir,
 		Dispatch: report.Dispatch{Task: firstLine(t.Prompt)}, Prompt: []string{t.Prompt},

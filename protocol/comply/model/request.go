@@ -98,9 +98,14 @@ func (r *request) prompt(directives bool) prompt {
 		}
 	}
 
+	// Text of the user that comes with a result is read as a part of it.
 	for _, it := range r.items[found+1:] {
-		if it.role == result {
+		n := len(p.results)
+		switch {
+		case it.role == result:
 			p.results = append(p.results, it.text())
+		case it.role == user && n > 0:
+			p.results[n-1] += "\n" + it.text()
 		}
 	}
 	return p

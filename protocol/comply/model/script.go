@@ -31,7 +31,7 @@ type Rule struct {
 // A Condition selects prompts. All its members must hold; the zero value selects all.
 type Condition struct {
 	Prompt *regexp.Regexp `json:"prompt"` // found in the prompt; nil for any
-	Result *regexp.Regexp `json:"result"` // found in a tool result since the prompt: the steps begin after it; nil for none needed
+	Result *regexp.Regexp `json:"result"` // found in a tool result since the prompt, or in text beside it: the steps begin after it; nil for none needed
 	Turn   int            `json:"turn"`   // number of the prompt in the conversation, from 1; 0 for any
 }
 

@@ -2,6 +2,9 @@ package model_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -37,6 +40,31 @@ func says(t *testing.T, srv *httptest.Server, c chat) string {
 	t.Helper()
 	_, _, body := dialects[0].ask(t, srv.URL, c)
 	return text(t, body)
+}
+
+func TestRuleForTextBesideResult(t *testing.T) {
+	script, err := model.ParseScript([]byte(`{"rules": [
+		{"when": {"prompt": "write", "result": "the hub commits"}, "do": [{"do": "say", "text": "then the hub"}]},
+		{"when": {"prompt": "write"}, "do": [{"do": "shell", "command": "git commit"}, {"do": "say", "text": "a pity"}]}
+	]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := serve(t, script)
+	const messages = `{"model":"parley-model","messages":[{"role":"user","content":"write it"},
+		{"role":"assistant","tool_calls":[{"id":"1","type":"function","function":{"name":"bash","arguments":"{}"}}]},
+		{"role":"tool","tool_call_id":"1","content":"denied"}%s]}`
+	for beside, want := range map[string]string{"": "a pity", `,{"role":"user","content":"[parley] the hub commits for you"}`: "then the hub"} {
+		answer, err := http.Post(srv.URL+"/v1/chat/completions", "application/json", strings.NewReader(fmt.Sprintf(messages, beside)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err != nil || !strings.Contains(string(body), want) {
+			t.Errorf("beside the result %q: got %s, %v, want %q", beside, body, err, want)
+		}
+	}
 }
 
 func TestScript(t *testing.T) {
