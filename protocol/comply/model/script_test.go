@@ -51,7 +51,7 @@ func TestRuleForTextBesideResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	srv := serve(t, script)
-	const messages = `{"model":"parley-model","messages":[{"role":"user","content":"write it"},
+	const messages = `{"model":"parley-model","tools":[{"type":"function","function":{"name":"bash","parameters":{"type":"object","properties":{"command":{"type":"string"}},"required":["command"]}}}],"messages":[{"role":"user","content":"write it"},
 		{"role":"assistant","tool_calls":[{"id":"1","type":"function","function":{"name":"bash","arguments":"{}"}}]},
 		{"role":"tool","tool_call_id":"1","content":"denied"}%s]}`
 	for beside, want := range map[string]string{"": "a pity", `,{"role":"user","content":"[parley] the hub commits for you"}`: "then the hub"} {
