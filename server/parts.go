@@ -62,6 +62,7 @@ func (s *Server) parts() []part {
 		{Name: "roots", Open: s.openRoots},
 		{Name: "records", Open: s.openRecords, Run: func(ctx context.Context) { s.records.Run(ctx) }},
 		{Name: "proofs", Open: s.openProofs, Run: func(ctx context.Context) { s.proofs.Run(ctx) }},
+		{Name: "witnesses", Run: func(ctx context.Context) { s.proofs.RunWitnesses(ctx) }},
 		{Name: "states of worktrees", Open: s.openInspector, Run: func(ctx context.Context) { s.inspector.Run(ctx) }},
 		{Name: "questions of other machines", Off: onSQLite, Open: s.openDistant, Run: func(ctx context.Context) { s.distant.Answer(ctx) }},
 		{Name: "reservations", Open: s.openFiles, Run: func(ctx context.Context) { s.files.Run(ctx) }},

@@ -1,15 +1,18 @@
 package server
 
 import (
+	"context"
 	"io"
 	"net/http"
+	"strconv"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 )
 
-// serveLog serves the tree over the journal to everybody: the public keys that sign in it, the newest
-// checkpoint and the tiles. They are hashes only.
+// serveLog serves the tree over the journal without authentication: the public keys that sign in it, the
+// newest checkpoint and the tiles. They are hashes only. It also cosigns checkpoints of witnesses, whose
+// signatures it checks.
 func (s *Server) serveLog(mux *http.ServeMux) {
 	mux.HandleFunc("GET /.well-known/parley-keys", func(w http.ResponseWriter, r *http.Request) {
 		keys, err := s.proofs.Keys(r.Context())
@@ -26,14 +29,41 @@ func (s *Server) serveLog(mux *http.ServeMux) {
 		}
 	})
 	mux.HandleFunc("GET /checkpoint", func(w http.ResponseWriter, r *http.Request) {
-		c, err := s.proofs.Newest(r.Context())
+		text, err := s.checkpoint(r.Context(), r.URL.Query().Get("since"))
 		if err != nil {
 			rpc.WriteError(w, err)
 			return
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("Cache-Control", "no-store")
-		io.WriteString(w, c.Note)
+		io.WriteString(w, text)
+	})
+	mux.HandleFunc("POST /add-checkpoint", func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCheckpoint))
+		if err != nil {
+			rpc.WriteError(w, hub.Errorf(hub.CodePayloadTooLarge, "add-checkpoint", "the request is larger than %d bytes", maxCheckpoint))
+			return
+		}
+		status, text, err := s.proofs.Cosign(r.Context(), string(body))
+		if err != nil {
+			rpc.WriteError(w, err)
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		if status == http.StatusConflict {
+			w.Header().Set("Content-Type", "text/x.tlog.size")
+		}
+		w.WriteHeader(status)
+		io.WriteString(w, text)
+	})
+	mux.HandleFunc("GET /witnessed", func(w http.ResponseWriter, r *http.Request) {
+		note, err := s.proofs.Seen(r.Context(), r.URL.Query().Get("log"))
+		if err != nil {
+			rpc.WriteError(w, err)
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		io.WriteString(w, note)
 	})
 	mux.HandleFunc("GET /tile/{path...}", func(w http.ResponseWriter, r *http.Request) {
 		hashes, err := s.proofs.Tile(r.Context(), r.PathValue("path"))
@@ -44,4 +74,26 @@ func (s *Server) serveLog(mux *http.ServeMux) {
 		w.Header().Set("Content-Type", "application/octet-stream")
 		w.Write(hashes)
 	})
+}
+
+// maxCheckpoint is the most bytes of a request to cosign a checkpoint.
+const maxCheckpoint = 64 << 10
+
+// callHub calls another hub for the tree.
+func (s *Server) callHub(ctx context.Context, method, url string, body []byte) (int, []byte, error) {
+	return s.client.Call(ctx, method, url, body)
+}
+
+// checkpoint returns the newest checkpoint; with a size, also the proof that it goes on from there.
+func (s *Server) checkpoint(ctx context.Context, since string) (string, error) {
+	if since == "" {
+		c, err := s.proofs.Newest(ctx)
+		return c.Note, err
+	}
+	size, err := strconv.ParseInt(since, 10, 64)
+	if err != nil {
+		return "", hub.Errorf(hub.CodeInvalid, "checkpoint", "since=%.20q is not a number of rows", since)
+	}
+	g, err := s.proofs.Since(ctx, size)
+	return g.String(), err
 }

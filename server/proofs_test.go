@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -68,6 +69,44 @@ func TestLog(t *testing.T) {
 			}
 			if err != nil {
 				t.Errorf("row %d: %v", seq, err)
+			}
+		}
+	})
+	t.Run("a checkpoint with the proof that the log goes on from a row", func(t *testing.T) {
+		a := r.do(t, "GET", "/checkpoint?since=3", "", nil)
+		lines := strings.Split(string(a.body), "\n")
+		if a.status != http.StatusOK || lines[0] != "old 3" {
+			t.Fatalf("got %d, %s", a.status, a.body)
+		}
+		var proof tlog.TreeProof
+		for _, line := range lines[1:slices.Index(lines, "")] {
+			h, err := tlog.ParseHash(line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			proof = append(proof, h)
+		}
+		_, signed, _ := strings.Cut(string(a.body), "\n\n")
+		n, err := note.Open([]byte(signed), note.VerifierList(verifier))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var now tlog.Tree
+		note := strings.Split(n.Text, "\n")
+		fmt.Sscan(note[1], &now.N)
+		if now.Hash, err = tlog.ParseHash(note[2]); err != nil {
+			t.Fatal(err)
+		}
+		before, err := tlog.TreeHash(3, tlog.TileHashReader(now, &tileReader{t, r}))
+		if err == nil {
+			err = tlog.CheckTree(proof, now.N, now.Hash, 3, before)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		for since, want := range map[string]int{"0": http.StatusOK, "x": http.StatusBadRequest, "-1": http.StatusNotFound, "999999": http.StatusNotFound} {
+			if a := r.do(t, "GET", "/checkpoint?since="+since, "", nil); a.status != want {
+				t.Errorf("since=%s: got %d, want %d", since, a.status, want)
 			}
 		}
 	})

@@ -66,7 +66,7 @@ func (s *Server) openRecords(context.Context) error {
 // openProofs builds the tree over the journal, from which files for strangers are made.
 func (s *Server) openProofs(context.Context) error {
 	s.proofs = proof.New(s.store, s.vault.LogKey(), &proof.Options{
-		Clock: s.clock, Bus: s.hints, Log: s.log, Archived: s.records.Archived, TellOperator: s.mail.TellOperator, Announce: s.mail.Announce,
+		Clock: s.clock, Bus: s.hints, Log: s.log, Archived: s.records.Archived, Call: s.callHub, TellOperator: s.mail.TellOperator, Announce: s.mail.Announce,
 	})
 	s.records.proofs = s.proofs
 	return nil

@@ -62,7 +62,7 @@ that concern them. The newest entries come last.`,
 	f.StringVar((*string)(&p.Action), "action", "", "only entries with this action, such as message.sent")
 	f.Int64Var(&p.After, "after", 0, "only entries after this number")
 	f.Var(&p.Limit, "limit", "maximum number of entries (default 50)")
-	cmd.AddCommand(a.auditVerifyCommand(), a.auditKeyCommand())
+	cmd.AddCommand(a.auditVerifyCommand(), a.auditKeyCommand(), a.auditWitnessCommand())
 	return cmd
 }
 

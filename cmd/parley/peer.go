@@ -14,8 +14,10 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/ground/federation"
+	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/coordination"
 	"github.com/parley-agents/parley/internal/operation/rpc"
+	"github.com/parley-agents/parley/internal/service/proof"
 )
 
 func (a *app) peerCommand() *cobra.Command {
@@ -146,14 +148,20 @@ func (a *app) claim(ctx context.Context, project coord.ProjectID, repo string, w
 func (a *app) peerAddCommand() *cobra.Command {
 	var p coordination.PeerParams
 	var keyFile string
-	var legacy bool
+	var legacy, witness bool
 	cmd := &cobra.Command{
 		Use: "add AID --endpoint URL --repo NAME", Short: "Add a peer without an invite",
 		Long: `Add a peer that is approved at once. It gets a key, shown only once, which it must send
 as a bearer token. Use --legacy for an agent that cannot send keys: it may only sync,
-and only from the address given by --from.`,
+and only from the address given by --from.
+
+With --witness this hub cosigns the checkpoints of the peer's journal, and asks the peer to
+cosign its own, as soon as the operator of the peer has done the same. A hub that shows two
+histories of its journal, or goes back to an older one, is found then. For a hub that is a
+peer already, leave out --endpoint.`,
 		Example: `  parley peer add aid://example.com/frontend@1.0.0 --endpoint https://front.example --repo frontend-app
-  parley peer add agent-frontend-app --endpoint http://10.0.0.7:8081 --repo frontend-app --legacy --from 10.0.0.7`,
+  parley peer add agent-frontend-app --endpoint http://10.0.0.7:8081 --repo frontend-app --legacy --from 10.0.0.7
+  parley peer add aid://example.com/frontend@1.0.0 --witness`,
 		Args: cobra.ExactArgs(1),
 	}
 
@@ -164,7 +172,9 @@ and only from the address given by --from.`,
 	f.StringVar(&p.From, "from", "", "address or network of a legacy peer")
 	f.StringVar(&keyFile, "peer-key-file", "", "file with the key that the peer expects from this hub")
 
-	return operation(a, cmd, coordination.AddPeer, &p, writeAdded, argument(0, &p.AID), func(context.Context, []string) error {
+	f.BoolVar(&witness, "witness", false, "cosign checkpoints of each other's journals")
+
+	operation(a, cmd, coordination.AddPeer, &p, writeAdded, argument(0, &p.AID), func(context.Context, []string) error {
 		if legacy != (p.From != "") {
 			return usagef("--legacy and --from must be used together")
 		}
@@ -179,6 +189,21 @@ and only from the address given by --from.`,
 		p.Key = strings.TrimSpace(string(key))
 		return nil
 	})
+
+	add := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		isKnown := witness && p.Endpoint == ""
+		if !isKnown {
+			if err := add(cmd, args); err != nil || !witness {
+				return err
+			}
+		}
+		return answer(cmd.Context(), a, api.AddWitness, api.WitnessParams{AID: coord.AID(args[0])}, func(w io.Writer, got proof.Witness) {
+			fmt.Fprintf(w, "%s is a witness; the key of its log is %s\n", got.AID, got.Keys[0])
+			fmt.Fprintln(w, "compare the key with the one that its operator sees: parley audit key")
+		})
+	}
+	return cmd
 }
 
 func writeAdded(w io.Writer, got coordination.PeerAdded) {

@@ -3,13 +3,18 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/ground/attest"
 	"github.com/parley-agents/parley/internal/ground/durable"
 	"github.com/parley-agents/parley/internal/ground/text/plaintext"
 	"github.com/parley-agents/parley/internal/operation/api"
@@ -24,8 +29,8 @@ func (a *app) proveCommand() *cobra.Command {
 		Use:   "prove ID",
 		Short: "Write a file that proves what the hub says",
 		Long: `Write a file with which a stranger checks what the hub says about a landing, a review, a
-check result, a handoff, a run, a decision or a message: "parley verify FILE" needs no
-hub, no account and no network. The file has the hub's signed statements, the rows of its
+check result, a handoff, a run, a decision, a contract or a message: "parley verify FILE"
+needs no hub, no account and no network. The file has the hub's signed statements, the rows of its
 journal from which they follow, and the proof that a signed checkpoint has those rows.
 
 First you see which folders, machines, names and texts leave with the file, and you are
@@ -111,19 +116,152 @@ func writeLeaves(w io.Writer, got proof.Made) {
 }
 
 func (a *app) auditKeyCommand() *cobra.Command {
-	return operation(a, &cobra.Command{
+	var renew, yes bool
+	cmd := operation(a, &cobra.Command{
 		Use:   "key",
 		Short: "Print the public key with which the hub signs proofs",
 		Long: `Print the public key with which the hub signs checkpoints of its journal and the files of
-parley prove, in the form of C2SP signed notes. Give it to those who check such files: as
-a file for --key, or as .parley/keys in the repository. A hub that was made from an export
-has a key of its own; the keys from before follow.`,
+parley prove, in the form of C2SP signed notes. Give it to people who check such files: as
+a file for --key, or as .parley/keys in the repository. The keys from before follow, and
+those of witnesses (parley peer add --witness) after a # with their name.
+
+--new begins a new log over the same journal, with a name and a key of its own. Do that
+after the key file was read by others, and after you restored a backup that is older than
+a checkpoint that others have. The first row of the new log names the last checkpoint of
+the old one. People who check files need the new key; older files stay as they are.`,
 		Example: `  parley audit key > hub.key
-  parley verify l7.proof.json --key hub.key`,
+  parley verify l7.proof.json --key hub.key
+  parley audit key --new`,
 		Args: cobra.NoArgs,
 	}, api.ListProofKeys, new(api.None), func(w io.Writer, got api.ProofKeys) {
 		for _, k := range got.Keys {
 			fmt.Fprintln(w, k)
 		}
+		for _, x := range got.Witnesses {
+			for _, k := range x.Keys {
+				fmt.Fprintf(w, "%s # witness %s\n", k, x.AID)
+			}
+		}
+	})
+	f := cmd.Flags()
+	f.BoolVar(&renew, "new", false, "begin a new log, with a new key (operator)")
+	f.BoolVar(&yes, "yes", false, "do not ask for confirmation")
+
+	list := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !renew {
+			return list(cmd, args)
+		}
+		if !yes {
+			if !isTerminal(a.in) {
+				return usagef("--yes is required without a terminal")
+			}
+			ok, err := a.askYes(cmd.Context(), "Begin a new log with a new key? People who check your proofs need the new key.")
+			if err != nil || !ok {
+				fmt.Fprintln(a.err, "nothing was changed")
+				return err
+			}
+		}
+		return answer(cmd.Context(), a, api.RenewLog, api.None{}, func(w io.Writer, got api.RenewedLog) { fmt.Fprintln(w, got.Key) })
+	}
+	return cmd
+}
+
+// checkpointsFile is the file of a folder to which checkpoints are appended.
+const checkpointsFile = "parley-checkpoints"
+
+func (a *app) auditWitnessCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "witness DIR",
+		Short: "Append the newest checkpoint to a file in a folder",
+		Long: `Append the newest signed checkpoint of the hub's journal to the file parley-checkpoints in a
+folder, such as a repository that others can read. Nothing is committed: do that yourself.
+Before that, the hub must prove that its log goes on from the last checkpoint in the file.
+If it does not, both notes are printed, nothing is written, and the exit code is 1: the
+hub shows two histories, or was restored from an older backup.`,
+		Example: `  parley audit witness ~/notes && git -C ~/notes commit -am checkpoint`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.witness(cmd.Context(), filepath.Join(args[0], checkpointsFile))
+		},
+	}
+}
+
+// A witnessed is the result of parley audit witness.
+type witnessed struct {
+	OK         bool     `json:"ok"`
+	File       string   `json:"file"`
+	Checkpoint string   `json:"checkpoint"`
+	Rows       int64    `json:"rows"` // of the journal, up to the checkpoint
+	More       int64    `json:"more"` // of them after the last checkpoint in the file
+	Problem    string   `json:"problem,omitempty"`
+	Notes      []string `json:"notes,omitempty"` // that contradict each other
+}
+
+// witness appends the newest checkpoint to a file, if it continues the last one there.
+func (a *app) witness(ctx context.Context, file string) error {
+	address, err := a.hubURL()
+	if err != nil {
+		return err
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return invalid(err)
+	}
+	keys, err := fetch(ctx, address, "/.well-known/parley-keys")
+	if err != nil {
+		return hub.Errorf(hub.CodeUnreachable, "parley", "%w", err)
+	}
+	trusted, err := attest.ParseKeys(string(keys))
+	if err != nil || len(trusted) == 0 {
+		return hub.Errorf(hub.CodeDegraded, "parley", "the hub at %s has no key for its log", address)
+	}
+
+	// The last checkpoint of the log in the file. Checkpoints of logs before it stay in the file.
+	var last string
+	since := int64(0)
+	for _, note := range attest.SplitNotes(string(raw)) {
+		if c, err := trusted[0].OpenCheckpoint(note); err == nil {
+			last, since = note, c.Size
+		}
+	}
+	out := witnessed{OK: true, File: file}
+	text, err := fetch(ctx, address, fmt.Sprintf("/checkpoint?since=%d", since))
+	if err != nil && since > 0 { // it ends before that
+		text, err = fetch(ctx, address, "/checkpoint?since=0")
+	}
+	if err != nil {
+		return hub.Errorf(hub.CodeUnreachable, "parley", "%w", err)
+	}
+	growing, err := attest.ParseGrowing(string(text))
+	if err != nil {
+		return hub.Errorf(hub.CodeDegraded, "parley", "the hub's checkpoint: %w", err)
+	}
+	newest, err := trusted[0].OpenCheckpoint(growing.Note)
+	if err != nil {
+		return hub.Errorf(hub.CodeDegraded, "parley", "the hub's checkpoint: %w", err)
+	}
+	out.Checkpoint, out.Rows, out.More = growing.Note, newest.Size, newest.Size
+	if last != "" {
+		more, err := proof.ContinueTo(proof.File{Key: trusted[0].Text, Checkpoint: last}, text)
+		out.More = more.More
+		if err != nil {
+			out.OK, out.Problem, out.Notes = false, err.Error(), []string{last, growing.Note}
+		}
+	}
+	if out.OK && out.More > 0 {
+		if err := durable.WriteFile(file, append(raw, growing.Note+"\n"...), 0o644); err != nil {
+			return err
+		}
+	}
+	return a.check(out.OK, out, func(w io.Writer) {
+		if !out.OK {
+			for _, note := range out.Notes {
+				fmt.Fprintf(w, "%s\n", plaintext.Text(note))
+			}
+			fmt.Fprintf(w, "%s %s; both notes are signed by the hub\n", a.paint(w, "31", "NOT WRITTEN:"), plaintext.Line(out.Problem))
+			return
+		}
+		fmt.Fprintf(w, "%s has the checkpoint of row %d: %s more than before; nothing was committed\n", file, out.Rows, counted(int(out.More), "row"))
 	})
 }

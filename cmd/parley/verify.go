@@ -8,15 +8,20 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/ground/attest"
 	"github.com/parley-agents/parley/internal/ground/git"
 	"github.com/parley-agents/parley/internal/ground/text/plaintext"
+	"github.com/parley-agents/parley/internal/ground/vault"
+	"github.com/parley-agents/parley/internal/operation/api"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/service/proof"
 )
 
@@ -30,15 +35,20 @@ what the hub says, what it did not check, and "verified"; or what is wrong, with
 code 1: a signature, a row of the journal, a proof, a statement that does not follow from
 the rows, another commit, an unknown key.
 
-A key is known if --key names a file with it, or if .parley/keys has it in the branch of
-the repository around you (for a landing: its target branch). Such a key proves who keeps
-the repository, no more.
+A key is known if --key names a file with it, if your hub or one of its witnesses has it
+(with your key: PARLEY_KEY, --key-file), or if .parley/keys has it in the branch of the
+repository around you (for a landing: its target branch). A key of the repository proves
+who keeps the repository, no more.
 
 A file speaks of the moment of its checkpoint: it never shows what happened afterwards.
 --newer asks a hub for its present checkpoint, checks that its log goes on from the file,
-and prints how many rows follow. A hub that shows two histories is found: both signed
-notes are printed, and are the proof.`,
+and prints how many rows follow. With your key of that hub (PARLEY_KEY, --key-file), it
+also prints what the hub says now, such as that a landing was undone. --newer also takes a
+file with a later checkpoint and its proof, from HUB/checkpoint?since=SIZE, or a second
+file of parley prove. A hub that shows two histories is found: both signed notes are
+printed, and are the proof.`,
 		Example: `  parley verify l7.proof.json --key hub.key
+  parley verify l7.proof.json --newer https://hub.example
   parley verify l7.proof.json --commit HEAD`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,7 +57,7 @@ notes are printed, and are the proof.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&keyFile, "key", "", "file with the public keys that you trust")
-	f.StringVar(&newer, "newer", "", "address of the hub, whose log must go on from the file")
+	f.StringVar(&newer, "newer", "", "address of the hub, or a file with a later checkpoint: its log must go on from the file")
 	f.StringVar(&commit, "commit", "", "require that the file is about this commit")
 	return cmd
 }
@@ -61,6 +71,7 @@ type verification struct {
 	Report   *proof.Report `json:"report,omitempty"`
 
 	Newer *proof.Continued `json:"newer,omitempty"`
+	Now   *proof.Report    `json:"now,omitempty"`   // of the hub's present file of the same thing
 	Notes []string         `json:"notes,omitempty"` // two signed checkpoints that contradict each other
 }
 
@@ -98,13 +109,19 @@ func (a *app) verifyFile(ctx context.Context, name, keyFile, commit, newer strin
 		err, isUnknown = nil, false
 		out.KeyFrom = "this repository"
 	}
+	if isUnknown && keyFile == "" && err != nil {
+		if name := a.peerWith(ctx, unknown.Key); name != "" {
+			err, isUnknown = nil, false
+			out.KeyFrom = name
+		}
+	}
 	if err == nil && commit != "" {
 		err = isOfCommit(ctx, got, commit)
 	}
 
 	if err == nil && newer != "" {
 		var more proof.Continued
-		if more, err = continued(ctx, raw, newer); err == nil {
+		if more, out.Now, err = a.goesOn(ctx, raw, newer); err == nil {
 			out.Newer = &more
 		}
 		if two, ok := errors.AsType[*proof.TwoHistories](err); ok {
@@ -126,33 +143,94 @@ func (a *app) verifyFile(ctx context.Context, name, keyFile, commit, newer strin
 // maxAnswer is the most bytes of a checkpoint or a tile of a hub.
 const maxAnswer = 64 << 10
 
-// continued checks that the log of the hub at an address goes on from a file.
-func continued(ctx context.Context, raw []byte, address string) (proof.Continued, error) {
+// goesOn checks that the log of a hub goes on from a file. newer is the address of the hub, or the name
+// of a file with a later checkpoint. With a key of the hub, it also returns what the hub says now.
+func (a *app) goesOn(ctx context.Context, raw []byte, newer string) (more proof.Continued, now *proof.Report, err error) {
 	var f proof.File
 	if err := json.Unmarshal(raw, &f); err != nil {
-		return proof.Continued{}, err
+		return more, nil, err
 	}
-	client := &http.Client{Timeout: 10 * time.Second}
-	get := func(path string) ([]byte, error) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(address, "/")+path, nil)
+	if !strings.Contains(newer, "://") {
+		text, err := a.read(ctx, newer, proof.MaxFile, fmt.Errorf("%s has more than %d MB", newer, proof.MaxFile>>20))
 		if err != nil {
-			return nil, err
+			return more, nil, err
 		}
-		res, err := client.Do(req)
-		if err != nil {
-			return nil, err
-		}
-		defer res.Body.Close()
-		if res.StatusCode != http.StatusOK {
-			return nil, fmt.Errorf("%s answers %s for %s", address, res.Status, path)
-		}
-		return io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+		more, err = proof.ContinueTo(f, text)
+		return more, nil, err
 	}
-	note, err := get("/checkpoint")
+
+	address := strings.TrimSuffix(newer, "/")
+	note := ""
+	present, err := a.presentFile(ctx, address, f)
+	switch {
+	case err != nil:
+		return more, nil, err
+	case present != nil:
+		raw, err := json.Marshal(present)
+		if err != nil {
+			return more, nil, err
+		}
+		key, err := attest.ParseKey(f.Key)
+		if err != nil {
+			return more, nil, err
+		}
+		got, err := proof.Verify(raw, []attest.Key{key})
+		if err != nil {
+			return more, nil, fmt.Errorf("the hub's present file of %s: %w", f.Of, err)
+		}
+		note, now = present.Checkpoint, &got
+	default:
+		text, err := fetch(ctx, address, "/checkpoint")
+		if err != nil {
+			return more, nil, err
+		}
+		note = string(text)
+	}
+	more, err = proof.Continue(f, note, func(path string) ([]byte, error) { return fetch(ctx, address, "/tile/"+path) })
+	return more, now, err
+}
+
+// presentFile asks the hub at an address for its present file of the same thing. It returns nil if the
+// caller gave no key.
+func (a *app) presentFile(ctx context.Context, address string, f proof.File) (*proof.File, error) {
+	isGiven := a.keyFile != "" || a.asOperator || os.Getenv("PARLEY_KEY") != ""
+	if !isGiven {
+		return nil, nil
+	}
+	key, err := a.key()
 	if err != nil {
-		return proof.Continued{}, err
+		return nil, err
 	}
-	return proof.Continue(f, string(note), func(path string) ([]byte, error) { return get("/tile/" + path) })
+	client := rpc.NewClient(address, key, "", nil)
+	if vault.IsOperatorSecret(key) {
+		client = rpc.NewOperator("", address, key, "")
+	}
+	got, err := rpc.Call(ctx, client, api.Prove, api.ProveParams{ID: f.Of})
+	if err != nil {
+		return nil, err
+	}
+	if got.File.Of != f.Of {
+		return nil, fmt.Errorf("the hub answers with a file of %.40q, and this one is of %.40q", got.File.Of, f.Of)
+	}
+	return &got.File, nil
+}
+
+// fetch reads a checkpoint or a tile of a hub.
+func fetch(ctx context.Context, address, path string) ([]byte, error) {
+	client := &http.Client{Timeout: 10 * time.Second}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answers %s for %s", address, res.Status, path)
+	}
+	return io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 }
 
 // repositoryHas reports whether .parley/keys in the repository around the working folder has a key:
@@ -173,6 +251,28 @@ func (a *app) repositoryHas(ctx context.Context, got proof.Report, key attest.Ke
 		}
 	}
 	return false
+}
+
+// peerWith names the witness of the caller's hub whose log has a key; "" if there is none, or if the caller
+// gave no key of a hub.
+func (a *app) peerWith(ctx context.Context, key attest.Key) string {
+	isGiven := a.keyFile != "" || a.asOperator || os.Getenv("PARLEY_KEY") != ""
+	if !isGiven {
+		return ""
+	}
+	got, err := call(ctx, a, api.ListProofKeys, api.None{})
+	if err != nil {
+		return ""
+	}
+	if slices.Contains(got.Keys, key.Text) {
+		return "your hub"
+	}
+	for _, w := range got.Witnesses {
+		if slices.Contains(w.Keys, key.Text) {
+			return "your hub's peer " + string(w.AID)
+		}
+	}
+	return ""
 }
 
 // isOfCommit returns an error unless a file is about a commit, which git may know by another name.
@@ -204,8 +304,17 @@ func (a *app) writeVerification(w io.Writer, out verification) {
 		}
 		fmt.Fprintf(w, "as of row %d of its journal, %s; the file does not say what happened afterwards\n", out.Report.Rows, utc(out.Report.AsOf))
 	}
+	if out.Report != nil && len(out.Report.Cosigned) > 0 {
+		fmt.Fprintf(w, "the checkpoint is cosigned by %s\n", hub.JoinWords(out.Report.Cosigned))
+	}
 	if out.Newer != nil {
 		fmt.Fprintf(w, "the log of the hub goes on from the file: %s follow; this file does not say what is in them\n", counted(int(out.Newer.More), "row"))
+	}
+	if out.Now != nil {
+		fmt.Fprintf(w, "as of row %d, %s, the hub says %s:\n", out.Now.Rows, utc(out.Now.AsOf), strings.ReplaceAll(out.Now.State, "_", " "))
+		for _, line := range says(*out.Now) {
+			fmt.Fprintf(w, "  %s\n", plaintext.Line(line))
+		}
 	}
 	for _, note := range out.Notes {
 		fmt.Fprintf(w, "%s\n", plaintext.Text(note))
@@ -216,6 +325,9 @@ func (a *app) writeVerification(w io.Writer, out verification) {
 			fmt.Fprintln(w, "All parts of the file fit together. Ask the hub's operator for its key (parley audit key), by a way that you trust, and add --key FILE.")
 		}
 		return
+	}
+	if strings.HasPrefix(out.KeyFrom, "your hub") {
+		fmt.Fprintf(w, "key from %s\n", out.KeyFrom)
 	}
 	if out.KeyFrom == "this repository" {
 		fmt.Fprintln(w, "key from this repository: it proves who keeps the repository, no more")
@@ -248,6 +360,8 @@ func says(got proof.Report) (out []string) {
 			out = append(out, fmt.Sprintf("run of %s, started by %s: %s", s.Run.Agent, s.Run.By, strings.TrimPrefix(runSentence(*s.Run), string(s.Run.ID)+" ")))
 		case s.Decision != nil:
 			out = append(out, fmt.Sprintf("decision %s, %s by %s: %q: %s", s.Decision.ID, s.Decision.Status, hub.JoinWords(s.Decision.Deciders), s.Decision.Title, s.Decision.Decision))
+		case s.Contract != nil:
+			out = append(out, contractSays(*s.Contract)...)
 		case s.Message != nil:
 			out = append(out, fmt.Sprintf("%s sent a message of type %s to %s on %s; the SHA-256 of its text is %s", s.By, s.Message.Type, hub.JoinWords(s.Message.To), utc(s.At), s.Message.Payload))
 			if s.Message.Envelope != nil {
@@ -300,6 +414,20 @@ func landingSays(e hub.LandingEntry) (out []string) {
 		out = append(out, "it "+e.TakesBack)
 	}
 	return out
+}
+
+// contractSays returns what the hub says about the present version of a contract.
+func contractSays(c coord.Contract) (out []string) {
+	out = append(out, fmt.Sprintf("version %d of contract %s (%s, %s) was proposed by %s and is %s since %s", c.Version, c.Name, c.ID, c.Type, c.ProposedBy, strings.ReplaceAll(c.State(), "_", " "), c.UpdatedAt))
+	for _, v := range c.Agreements {
+		if v.Version == c.Version {
+			out = append(out, fmt.Sprintf("%s agreed for repository %s on %s", v.Agent, v.Repo, v.At))
+		}
+	}
+	for _, v := range c.Implementations {
+		out = append(out, fmt.Sprintf("repository %s: %s", v.Repo, strings.ReplaceAll(string(v.Status), "_", " ")))
+	}
+	return append(out, "its content: "+string(c.Content))
 }
 
 // reviewSays returns what the hub says about a review.

@@ -196,7 +196,8 @@ const (
 	BreakerReset Action = "breaker.reset"
 	ArtifactPut  Action = "artifact.put"
 	HubStarted   Action = "hub.started"
-	LogKey       Action = "log.key" // the key that signs checkpoints of the journal from now on
+	LogKey       Action = "log.key"     // the key that signs checkpoints of the journal from now on
+	LogWitness   Action = "log.witness" // a peer cosigns them, and this hub cosigns those of the peer
 )
 
 // The actions about other hubs, invites and tokens.

@@ -51,7 +51,7 @@ func compile(t *testing.T, name string) *jsonschema.Schema {
 
 func TestNames(t *testing.T) {
 	want := []string{"comply-report", "envelope", "handoff-package", "proof-file", "teamspace"}
-	for _, noun := range []string{"decision", "file", "handoff", "landing", "message", "review", "run"} {
+	for _, noun := range []string{"contract", "decision", "file", "handoff", "landing", "message", "review", "run"} {
 		want = append(want, "attestation/"+noun)
 	}
 	for _, kind := range hub.MessageTypes {

@@ -128,7 +128,7 @@ var layers = map[string][]string{
 	"internal/service/peers":        {"hub", "internal/ground/federation", "internal/ground/vault"},
 	"internal/service/callers":      {"hub", "internal/ground/handshake", "internal/ground/vault"}, // declares what it needs of keys and peers
 	"internal/service/journal":      {"hub"},
-	"internal/service/proof":        {"hub", "internal/ground/attest", "internal/ground/shape", "internal/ground/strictjson"},     // shape: the hash of a package
+	"internal/service/proof":        {"hub", "hub/coord", "internal/ground/attest", "internal/ground/shape", "internal/ground/strictjson"},     // shape: the hash of a package
 	"internal/service/records":      {"hub", "internal/ground/durable", "internal/ground/shape"},                                  // envelopes in files are read as strictly as those that come in
 	"internal/service/check":        {"hub", "internal/ground/checkfile", "internal/ground/effects", "internal/ground/text/tail"}, // effects: pathspecs; declares what it needs of repositories and of the runner
 	"internal/service/contract":     {"hub", "internal/ground/federation", "internal/ground/digest", "compat"},                    // digest: names of pairs of contents

@@ -270,6 +270,48 @@ func ReadCheckpoint(text string) (c Checkpoint, err error) {
 	return c, nil
 }
 
+// A Growing is a checkpoint with the proof that its tree begins with that of an older one.
+type Growing struct {
+	Old   int64  // size of the older tree
+	Proof Proof  // nil if no proof was given
+	Note  string // the newer checkpoint, signed
+}
+
+// String returns g as C2SP tlog-witness sends it to a witness.
+func (g Growing) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "old %d\n", g.Old)
+	for _, h := range g.Proof {
+		fmt.Fprintf(&b, "%s\n", h)
+	}
+	return b.String() + "\n" + g.Note
+}
+
+// maxGrowing is the most hashes of a proof of growth: one for each level of a tree, as C2SP has it.
+const maxGrowing = 63
+
+// ParseGrowing reads the form of String.
+func ParseGrowing(text string) (g Growing, err error) {
+	head, note, ok := strings.Cut(text, "\n\n")
+	lines := strings.Split(head, "\n")
+	size, isOld := strings.CutPrefix(lines[0], "old ")
+	if !ok || !isOld || len(lines) > 1+maxGrowing {
+		return g, errors.New("it is not a checkpoint with a proof")
+	}
+	g.Note = note
+	if g.Old, err = strconv.ParseInt(size, 10, 64); err != nil || g.Old < 0 || strconv.FormatInt(g.Old, 10) != size {
+		return g, fmt.Errorf("%.40q is not the size of a tree", size)
+	}
+	for _, line := range lines[1:] {
+		h, err := tlog.ParseHash(line)
+		if err != nil || h.String() != line {
+			return g, fmt.Errorf("%.60q is not a hash", line)
+		}
+		g.Proof = append(g.Proof, h)
+	}
+	return g, nil
+}
+
 // WidthOf returns the number of hashes that a tile has in a tree of a size.
 func WidthOf(id TileID, size int64) int {
 	hashes := size >> (TileHeight * id.Level) // of its level

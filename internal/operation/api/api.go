@@ -233,6 +233,8 @@ var (
 	Prove   = reads("parley/proof/make", "Make the file with which strangers check what the hub says about a thing that you may read.", prove)
 
 	RebuildTree   = patient(rpc.Operator, administers("parley/proof/rebuild", "Make the tree over the journal again.", rebuildTree))
+	RenewLog      = administers("parley/proof/renew", "Begin a new log over the journal, with a name and a key of its own.", renewLog)
+	AddWitness    = patient(rpc.Elsewhere, administers("parley/proof/witness", "Let a peer and this hub cosign the checkpoints of each other's journals.", addWitness))
 	ListProofKeys = reads("parley/proof/keys", "List the public keys with which the hub signs proofs, the newest first.", proofKeys)
 
 	Archive = patient(rpc.Operator, administers("parley/archive", "Move old entries into a file.", archive))
@@ -265,7 +267,7 @@ var Operations = rpc.Table[*Services]{
 	RecordUsage, ShowSpend, CountTexts, ListPrices, SetPrices, SetBudget, ListBudgets, RemoveBudget, StopTurns,
 	AddSource, ListSources, ShowSource, RemoveSource, PollSource, AddSchedule, ListSchedules, RemoveSchedule, RunSchedule,
 	ContinueTask, Continuations, Compacting, ListRescues, ShowRescue, ApplyRescue, DropRescue,
-	ListOperators, AddOperator, RemoveOperator, OpenWeb, InviteWeb, WebSessions, RevokeWeb, ListRoots, AddRoot, RemoveRoot, Metrics, Audit, Verify, Prove, ListProofKeys, RebuildTree, Archive, Export, Backup, Forget, StopHub, ListTargets, TestTarget, ReplayDead, Now, ListHeld, Approve, Deny,
+	ListOperators, AddOperator, RemoveOperator, OpenWeb, InviteWeb, WebSessions, RevokeWeb, ListRoots, AddRoot, RemoveRoot, Metrics, Audit, Verify, Prove, ListProofKeys, RebuildTree, RenewLog, AddWitness, Archive, Export, Backup, Forget, StopHub, ListTargets, TestTarget, ReplayDead, Now, ListHeld, Approve, Deny,
 }
 
 // An op is an operation of this table.

@@ -4,12 +4,13 @@ import (
 	"context"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/service/proof"
 )
 
 // ProveParams are the parameters of parley/proof/make.
 type ProveParams struct {
-	ID       string `json:"id"`                  // of a landing, review, check result, handoff, run, decision or message
+	ID       string `json:"id"`                  // of a landing, review, check result, handoff, run, decision, contract or message
 	WithText bool   `json:"with_text,omitempty"` // with the text of a message, and the package of a handoff
 }
 
@@ -37,15 +38,39 @@ func prove(ctx context.Context, s *Services, a hub.Caller, p ProveParams) (proof
 // ProofKeys are the public keys of the hub's log, the newest first.
 type ProofKeys struct {
 	Keys []string `json:"keys"`
+
+	Witnesses []WitnessKeys `json:"witnesses,omitempty"`
+}
+
+// WitnessKeys are the public keys of a witness's log, as they were when the operator added it.
+type WitnessKeys struct {
+	AID  coord.AID `json:"agentId"`
+	Keys []string  `json:"keys"`
 }
 
 func proofKeys(ctx context.Context, s *Services, _ hub.Caller, _ None) (ProofKeys, error) {
 	keys, err := s.Proofs.Keys(ctx)
-	out := ProofKeys{[]string{}}
+	out := ProofKeys{Keys: []string{}}
 	for _, k := range keys {
 		out.Keys = append(out.Keys, k.Text)
 	}
+	if err != nil {
+		return out, err
+	}
+	all, err := s.Proofs.Witnesses(ctx)
+	for _, w := range all {
+		out.Witnesses = append(out.Witnesses, WitnessKeys{w.AID, w.Keys})
+	}
 	return out, err
+}
+
+// WitnessParams are the parameters of parley/proof/witness.
+type WitnessParams struct {
+	AID coord.AID `json:"agentId"`
+}
+
+func addWitness(ctx context.Context, s *Services, a hub.Caller, p WitnessParams) (proof.Witness, error) {
+	return s.Proofs.AddWitness(ctx, a, p.AID)
 }
 
 // A RebuiltTree is a tree over the journal that was made again.
@@ -56,4 +81,14 @@ type RebuiltTree struct {
 func rebuildTree(ctx context.Context, s *Services, _ hub.Caller, _ None) (RebuiltTree, error) {
 	n, err := s.Records.RebuildTree(ctx)
 	return RebuiltTree{n}, err
+}
+
+// A RenewedLog is a log that began over the journal, with its public key.
+type RenewedLog struct {
+	Key string `json:"key"`
+}
+
+func renewLog(ctx context.Context, s *Services, a hub.Caller, _ None) (RenewedLog, error) {
+	key, err := s.Proofs.Renew(ctx, a)
+	return RenewedLog{key.Text}, err
 }

@@ -176,6 +176,12 @@ func (c *Client) Post(ctx context.Context, url string, header http.Header, body 
 	return got.Status, err
 }
 
+// Call calls an address of another hub, as the guard allows.
+func (c *Client) Call(ctx context.Context, method, url string, body []byte) (int, []byte, error) {
+	got, err := c.do(ctx, call{method: method, url: url, body: body})
+	return got.Status, got.Body, err
+}
+
 // CheckEndpoint reports why the guard never lets an address be called; nil if it may be.
 func (c *Client) CheckEndpoint(endpoint string) error { return c.guard.CheckEndpoint(endpoint) }
 

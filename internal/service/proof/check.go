@@ -63,7 +63,7 @@ func Check(ctx context.Context, store hub.Store) (Checked, error) {
 	if err := out.tiles(ctx, store, growth); err != nil {
 		return out, fmt.Errorf("proof: check: %w", err)
 	}
-	if err := out.checkpoints(ctx, store, growth, who); err != nil {
+	if err := out.checkpoints(ctx, store, growth, who, ""); err != nil {
 		return out, fmt.Errorf("proof: check: %w", err)
 	}
 	return out, nil
@@ -140,9 +140,9 @@ func (c *Checked) tiles(ctx context.Context, store hub.Store, growth *attest.Gro
 	})
 }
 
-// checkpoints checks the signature and the root of every kept checkpoint. All of them are roots of
-// one tree, so that each continues those before it.
-func (c *Checked) checkpoints(ctx context.Context, store hub.Store, growth *attest.Growth, who identity) error {
+// checkpoints checks the signature and the root of every kept checkpoint, or of those of one log. All of
+// them are roots of one tree, so that each continues those before it.
+func (c *Checked) checkpoints(ctx context.Context, store hub.Store, growth *attest.Growth, who identity, origin string) error {
 	var keys []attest.Key
 	for _, s := range who.Keys {
 		k, err := attest.ParseKey(s.Key)
@@ -167,6 +167,9 @@ func (c *Checked) checkpoints(ctx context.Context, store hub.Store, growth *atte
 			after = stored.Size
 			if stored.Size > growth.Size && stored.Size <= size {
 				return nil // the tree has grown since this check began, and so have the checkpoints that follow
+			}
+			if other, err := readNote(stored.Note); err == nil && origin != "" && other.Origin != origin {
+				continue
 			}
 			where := fmt.Sprintf("checkpoint of row %d", stored.Size)
 			got, err := openAny(keys, stored.Note)
@@ -245,7 +248,7 @@ func (l *Log) Rebuild(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	var found Checked
-	if err := found.checkpoints(ctx, l.store, growth, who); err != nil {
+	if err := found.checkpoints(ctx, l.store, growth, who, who.name()); err != nil {
 		return 0, err
 	}
 	if len(found.Findings) > 0 {

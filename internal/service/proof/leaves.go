@@ -21,7 +21,7 @@ type Leaves struct {
 var (
 	folderMembers  = []string{"repository", "path", "dir", "worktree", "folder", "file"}
 	machineMembers = []string{"machine", "hub"}
-	nameMembers    = []string{"owner", "from", "to", "by", "agent", "actor", "reviewer", "for", "authors", "asked", "reviewers", "approved_by", "deciders", "verdict_by", "fetched", "into", "branch", "ref", "name", "checks"}
+	nameMembers    = []string{"owner", "from", "to", "by", "agent", "actor", "reviewer", "for", "authors", "asked", "reviewers", "approved_by", "deciders", "verdict_by", "fetched", "into", "branch", "ref", "name", "checks", "repo", "repo_id", "agent_id", "proposed_by", "project_id"}
 )
 
 // shownText is the number of bytes of a text that are shown before it leaves.
@@ -83,7 +83,7 @@ func (l leaving) put(member, text string) {
 		l.texts[shorten.Bytes(strings.ToValidUTF8(text, ""), shownText)] = true
 	case slices.Contains(nameMembers, member):
 		l.names[text] = true
-	case member == "title" || member == "note" || member == "because" || member == "reason" || member == "text" || member == "decision":
+	case member == "title" || member == "note" || member == "because" || member == "reason" || member == "text" || member == "decision" || member == "content":
 		l.texts[text] = true
 	}
 }

@@ -15,7 +15,9 @@ package proof
 import (
 	"context"
 	"crypto/ed25519"
+	"crypto/hkdf"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -41,6 +43,9 @@ type Options struct {
 	// a journal that is older than the tree; may be nil.
 	Archived func(ctx context.Context, after int64, each func(hub.Entry) error) error
 
+	// Call calls another hub; may be nil.
+	Call func(ctx context.Context, method, url string, body []byte) (status int, answer []byte, err error)
+
 	// TellOperator writes a message of the hub to the operator inside tx; may be nil.
 	TellOperator func(tx hub.Tx, payload any) (hub.Message, error)
 	// Announce announces messages after their commit; may be nil.
@@ -49,18 +54,18 @@ type Options struct {
 
 // A Log is the tree over the journal of one store, with the key that signs its checkpoints.
 type Log struct {
-	store   hub.Store
-	private ed25519.PrivateKey
-	o       Options
+	store  hub.Store
+	secret ed25519.PrivateKey // of the hub; the first log signs with it
+	o      Options
 
-	mu      sync.Mutex // guards the fields below
-	signer  *attest.Signer
-	stopped error // why the tree does not grow any more; nil while it does
+	mu        sync.Mutex // guards the fields below
+	stopped   error      // why the tree does not grow any more; nil while it does
+	stoppedIn string     // the id of the log that stopped
 }
 
-// New returns the log of a store. private is the hub's key.
-func New(store hub.Store, private ed25519.PrivateKey, opts *Options) *Log {
-	l := &Log{store: store, private: private}
+// New returns the log of a store. secret is the hub's key.
+func New(store hub.Store, secret ed25519.PrivateKey, opts *Options) *Log {
+	l := &Log{store: store, secret: secret}
 	if opts != nil {
 		l.o = *opts
 	}
@@ -77,6 +82,12 @@ func New(store hub.Store, private ed25519.PrivateKey, opts *Options) *Log {
 type identity struct {
 	ID   string    `json:"id"`
 	Keys []signing `json:"keys"` // the newest last
+
+	// Renewed is the number of logs before this one. Each has a name and a key of its own.
+	Renewed int `json:"renewed,omitempty"`
+	// Contradicted says which checkpoint of the log a witness has that the journal contradicts. The log
+	// signs no more.
+	Contradicted string `json:"contradicted,omitempty"`
 }
 
 // A signing is a key with the size of the tree from which on it signs.
@@ -89,6 +100,26 @@ type signing struct {
 const logKey = "proof/log"
 
 func (i identity) name() string { return "parley/" + i.ID }
+
+// signer returns the signer of the log.
+func (l *Log) signer(who identity) (*attest.Signer, error) {
+	private := l.secret
+	if who.Renewed > 0 {
+		seed, err := hkdf.Key(sha256.New, l.secret.Seed(), nil, "parley/1 log "+who.ID, ed25519.SeedSize)
+		if err != nil {
+			return nil, fmt.Errorf("proof: the key of the log: %w", err)
+		}
+		private = ed25519.NewKeyFromSeed(seed)
+	}
+	return attest.NewSigner(who.name(), private)
+}
+
+// newID returns the id of a new log.
+func newID() string {
+	var random [8]byte
+	rand.Read(random[:]) // never fails: the runtime ends the program instead
+	return hex.EncodeToString(random[:])
+}
 
 // errNoLog says that the store has no log yet.
 var errNoLog = hub.Errorf(hub.CodeNotFound, "proof", "this hub has no checkpoint yet").WithHint("try again in a second")
@@ -125,13 +156,9 @@ func isBroken(err error) bool {
 	return ok
 }
 
-// sign returns the signer of the log, which exists after the first step.
+// sign returns the signer of the log, which exists after the first step. Another hub on the store may
+// have begun a new log.
 func (l *Log) sign(ctx context.Context) (*attest.Signer, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.signer != nil {
-		return l.signer, nil
-	}
 	who, err := hub.Read(ctx, l.store, func(r hub.Reader) (identity, error) { return hub.ReadMeta[identity](r, logKey) })
 	if err != nil {
 		return nil, err
@@ -139,14 +166,16 @@ func (l *Log) sign(ctx context.Context) (*attest.Signer, error) {
 	if who.ID == "" {
 		return nil, errNoLog
 	}
-	s, err := attest.NewSigner(who.name(), l.private)
+	if who.Contradicted != "" {
+		return nil, &broken{text: who.Contradicted, ends: true}
+	}
+	s, err := l.signer(who)
 	if err != nil {
 		return nil, err
 	}
 	if n := len(who.Keys); n == 0 || who.Keys[n-1].Key != s.Key.Text {
 		return nil, errNoLog
 	}
-	l.signer = s
 	return s, nil
 }
 
@@ -162,32 +191,72 @@ func (l *Log) begin(ctx context.Context, store hub.Store) error {
 			return err
 		}
 		if who.ID == "" {
-			var random [8]byte
-			rand.Read(random[:]) // never fails: the runtime ends the program instead
-			who.ID = hex.EncodeToString(random[:])
+			who.ID = newID()
 		}
-		s, err := attest.NewSigner(who.name(), l.private)
+		s, err := l.signer(who)
 		if err != nil {
 			return err
 		}
 		if n := len(who.Keys); n > 0 && who.Keys[n-1].Key == s.Key.Text {
 			return nil
 		}
-		size, err := tx.Cursor(Cursor)
+		return l.note(tx, hub.Caller{ID: hub.Self}, who, s.Key)
+	})
+}
+
+// note stores the log with a new key of it. Except for the first key, a row names the last checkpoint
+// before.
+func (l *Log) note(tx hub.Tx, caller hub.Caller, who identity, key attest.Key) error {
+	size, err := tx.Cursor(Cursor)
+	if err != nil {
+		return err
+	}
+	who.Keys = append(who.Keys, signing{key.Text, size})
+	if err := hub.WriteMeta(tx, logKey, who); err != nil || len(who.Keys) == 1 {
+		return err
+	}
+	facts := map[string]any{"key": key.Text, "size": size}
+	if last, err := tx.Tree().Checkpoints(0, true, 1); err != nil {
+		return err
+	} else if len(last) > 0 {
+		facts["after"] = last[0].Note
+	}
+	_, err = tx.Append(caller.Entry(hub.At(l.o.Clock()), actions.LogKey, who.name(), facts))
+	return err
+}
+
+// Renew begins a new log over the same journal, with a name and a key of its own: after a key was lost,
+// and after a backup was restored that is older than a checkpoint that others have. Its first row names
+// the last checkpoint of the log before.
+func (l *Log) Renew(ctx context.Context, caller hub.Caller) (attest.Key, error) {
+	const op = "proof.Renew"
+	if !caller.IsOperator() {
+		return attest.Key{}, hub.Errorf(hub.CodeDenied, op, "only the operator begins a new log")
+	}
+	var key attest.Key
+	err := l.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) error {
+		who, err := hub.ReadMeta[identity](tx, logKey)
 		if err != nil {
 			return err
 		}
-		who.Keys = append(who.Keys, signing{s.Key.Text, size})
-		if err := hub.WriteMeta(tx, logKey, who); err != nil || len(who.Keys) == 1 {
+		if who.ID == "" {
+			return errNoLog
+		}
+		who.ID = newID()
+		who.Contradicted = ""
+		who.Renewed++
+		s, err := l.signer(who)
+		if err != nil {
 			return err
 		}
-		facts := map[string]any{"key": s.Key.Text, "size": size}
-		if last, err := tx.Tree().Checkpoints(0, true, 1); err != nil {
-			return err
-		} else if len(last) > 0 {
-			facts["after"] = last[0].Note
-		}
-		_, err = tx.Append(hub.Caller{ID: hub.Self}.Entry(hub.At(l.o.Clock()), actions.LogKey, who.name(), facts))
-		return err
+		key = s.Key
+		return l.note(tx, caller, who, key)
 	})
+	if err != nil {
+		return attest.Key{}, err
+	}
+	l.mu.Lock()
+	l.stopped = nil
+	l.mu.Unlock()
+	return key, nil
 }

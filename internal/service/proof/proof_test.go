@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/hub/schema"
 	"github.com/parley-agents/parley/internal/ground/attest"
 	"github.com/parley-agents/parley/internal/ground/shape"
 	"github.com/parley-agents/parley/internal/service/proof"
@@ -135,5 +138,72 @@ func TestUndone(t *testing.T) {
 	old, err := proof.Verify(bytesOf(t, before), w.trusted())
 	if err != nil || old.State != "landed" || old.Rows >= after.Rows {
 		t.Errorf("the honest older file: %s as of row %d, %v", old.State, old.Rows, err)
+	}
+}
+
+// TestContract holds that the present version of a contract is provable, with the bytes of its content.
+func TestContract(t *testing.T) {
+	w := newWorld(t)
+	at := coord.InstantAt(epoch.Time)
+	p := coord.Project{ID: "shop", Name: "shop", Status: coord.ProjectPlanning, CreatedAt: at, UpdatedAt: at}
+	c := coord.Contract{
+		Project: p.ID, ID: "get-user", Type: coord.ContractTypes[0], Name: "Get User", Version: 1, Status: coord.ContractAgreed, Content: json.RawMessage(`{"path": "/users/<id>", "n": 1.0}`),
+		ProposedBy: "frontend", CreatedAt: at, UpdatedAt: at, Implementations: []coord.Implementation{},
+		Agreements: []coord.Agreement{{Repo: "backend", Agent: "aid://b.example/builder", Version: 1, Content: strings.Repeat("a", 64), At: at}},
+	}
+	w.update(func(tx hub.Tx) error {
+		if err := tx.WriteCoordination().PutProject(p, coord.Project{}); err != nil {
+			return err
+		}
+		if err := tx.WriteCoordination().PutContract(c, coord.Contract{}); err != nil {
+			return err
+		}
+		return appendRow(tx, "builder", actions.ContractProposed, string(c.ID), map[string]any{"project_id": p.ID, "sha256": c.Digest()})
+	})
+	w.grow()
+	made, err := w.log.Prove(t.Context(), builder, proof.Request{ID: string(c.ID)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := proof.Verify(bytesOf(t, made.File), w.trusted())
+	if err != nil || got.State != "agreed" || string(got.Statements[0].Contract.Content) != string(c.Content) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if !slices.Contains(made.Leaves.Texts, string(c.Content)) || !slices.Contains(made.Leaves.Texts, "Get User") {
+		t.Errorf("not all that leaves is listed: %+v", made.Leaves)
+	}
+	published, err := schema.Text("attestation/contract")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s struct{ Predicate json.RawMessage }
+	if err := json.Unmarshal(payloadOf(t, made.File.Statements[0]), &s); err != nil {
+		t.Fatal(err)
+	}
+	conforms(t, "the predicate", string(published), s.Predicate)
+	for path, payload := range changes(t, payloadOf(t, made.File.Statements[0])) {
+		f := clone(t, made.File)
+		signer, err := attest.NewSigner(w.trusted()[0].Name, key("hub"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Statements[0], err = signer.Seal(payload); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := proof.Verify(bytesOf(t, f), w.trusted()); err == nil {
+			t.Errorf("another %s passes", path)
+		}
+	}
+
+	c.Status = coord.ContractVerified
+	w.update(func(tx hub.Tx) error {
+		was, err := tx.Coordination().Contract(p.ID, c.ID)
+		if err != nil {
+			return err
+		}
+		return tx.WriteCoordination().PutContract(c, was)
+	})
+	if _, err := w.log.Prove(t.Context(), builder, proof.Request{ID: string(c.ID)}); hub.CodeOf(err) != hub.CodeUnproven {
+		t.Errorf("a contract that was changed behind the hub: %v", err)
 	}
 }

@@ -13,12 +13,13 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/ground/attest"
 )
 
 // A Request asks for a file.
 type Request struct {
-	ID       string // a landing, a review, a check result, a decision, or the long id of a handoff, a run or a message
+	ID       string // a landing, a review, a check result, a decision, a contract, or the long id of a handoff, a run or a message
 	Short    string // the id that the caller used; may be empty
 	WithText bool   // with the text of a message, and the package of a handoff
 }
@@ -46,7 +47,7 @@ func (l *Log) Prove(ctx context.Context, caller hub.Caller, q Request) (Made, er
 	ctx, cancel := context.WithTimeoutCause(ctx, proveFor, hub.Errorf(hub.CodeDegraded, op, "the tree over the journal does not have the newest rows").WithHint("try again; if it stays so, run parley doctor"))
 	defer cancel()
 	if err := l.Stopped(); err != nil {
-		return Made{}, hub.Errorf(hub.CodeDegraded, op, "%w", err).WithHint("run: parley audit verify --rebuild-tree")
+		return Made{}, hub.Errorf(hub.CodeDegraded, op, "%w", err).WithHint("run: %s", hintOf(err))
 	}
 	var hints <-chan struct{}
 	if l.o.Bus != nil {
@@ -110,13 +111,16 @@ func (l *Log) prove(ctx context.Context, signer *attest.Signer, caller hub.Calle
 			return errLag
 		}
 		newest = last[0]
-		if check, err = readNote(newest.Note); err != nil {
-			return err
+		if check, err = signer.Key.OpenCheckpoint(newest.Note); err != nil {
+			return errLag // the key or the log is new
 		}
 		g.r = r
 		g.size = check.Size
 		g.rows = map[int64]Row{}
 		if err := g.gather(); err != nil {
+			return err
+		}
+		if err := g.preferCosigned(signer.Key, &newest, &check); err != nil {
 			return err
 		}
 		return g.proveRows(check)
@@ -158,6 +162,28 @@ func (l *Log) prove(ctx context.Context, signer *attest.Signer, caller hub.Calle
 	}
 	out.Leaves = leavesOf(g)
 	return out, err
+}
+
+// cosignedAmong is the number of newest checkpoints among which Prove looks for one with cosignatures.
+const cosignedAmong = 10
+
+// preferCosigned chooses the newest checkpoint that a witness cosigned, if it has all rows of the file.
+func (g *gathering) preferCosigned(key attest.Key, newest *hub.Checkpoint, check *attest.Checkpoint) error {
+	last, err := g.r.Tree().Checkpoints(0, true, cosignedAmong)
+	if err != nil {
+		return err
+	}
+	row := slices.Max(slices.Collect(maps.Keys(g.rows)))
+	for _, c := range last {
+		if c.Size < row || !isCosigned(c, key) {
+			continue
+		}
+		if got, err := key.OpenCheckpoint(c.Note); err == nil {
+			*newest, *check = c, got
+			return nil
+		}
+	}
+	return nil
 }
 
 // seal signs a statement and returns the SHA-256 of its payload.
@@ -205,7 +231,7 @@ func (g *gathering) gather() error {
 	unknown := func(err error) error {
 		if hub.CodeOf(err) == hub.CodeNotFound {
 			return hub.Errorf(hub.CodeNotFound, op, "nothing that you can see is named %.60q", cmp.Or(g.q.Short, id)).
-				WithHint("give the id of a landing (l7), a review (v4), a check result (c12), a handoff, a run, a decision or a message")
+				WithHint("give the id of a landing (l7), a review (v4), a check result (c12), a handoff, a run, a decision, a contract or a message")
 		}
 		return err
 	}
@@ -267,6 +293,9 @@ func (g *gathering) gather() error {
 		return unknown(g.message(m))
 	}
 	if hub.CodeOf(err) != hub.CodeNotFound {
+		return err
+	}
+	if found, err := g.contract(id); found || err != nil {
 		return err
 	}
 	return unknown(g.decision(id))
@@ -570,6 +599,33 @@ func (g *gathering) message(m hub.Message) error {
 		record.Envelope = &m.Envelope
 	}
 	return g.addJSON(messageKind, "message "+string(m.ID), record)
+}
+
+// contract adds the present version of a contract, which every agent of the hub may read. It reports
+// whether there is one with the id.
+func (g *gathering) contract(id string) (found bool, err error) {
+	const some = 100 // projects that are read at once
+	after := coord.ProjectID("")
+	for more := true; more; {
+		projects, err := g.r.Coordination().Projects(after, some)
+		if err != nil {
+			return false, err
+		}
+		for _, p := range projects {
+			after = p.ID
+			c, err := g.r.Coordination().Contract(p.ID, coord.ContractID(id))
+			if hub.CodeOf(err) == hub.CodeNotFound {
+				continue
+			}
+			if err != nil {
+				return false, err
+			}
+			g.noun, g.state = contractKind.noun, c.State()
+			return true, g.addJSON(contractKind, "contract "+id, recordOfContract(c))
+		}
+		more = len(projects) == some
+	}
+	return false, nil
 }
 
 func (g *gathering) decision(id string) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/ground/attest"
 	"github.com/parley-agents/parley/internal/ground/shape"
 )
@@ -141,13 +142,32 @@ var (
 		subjects: messageSubjects,
 	}
 
+	contractKind = kind{
+		noun: "contract", predicate: ownTypes + "contract:v1", fact: "sha256",
+		actions: []actions.Action{
+			actions.ContractProposed, actions.ContractAgreed, actions.ContractContested, actions.ContractRejected, actions.ContractUpdated, actions.ContractMerged, actions.ContractAdvanced,
+			actions.ContractUsed, actions.ContractDeprecated, actions.ContractWithdrawn, actions.ContractHandedOver, actions.ContractTested, actions.WorkStarted, actions.WorkCompleted, actions.WorkVerified,
+		},
+		digest: func(record []byte) (string, string, error) {
+			var c contractRecord
+			err := json.Unmarshal(record, &c)
+			return c.contract().Digest(), string(c.ID), err
+		},
+		subjects: func(record []byte) ([]subject, error) {
+			var c contractRecord
+			err := json.Unmarshal(record, &c)
+			sum := sha256.Sum256([]byte(c.Content))
+			return []subject{{"contract", map[string]string{"sha256": hex.EncodeToString(sum[:])}}}, err
+		},
+	}
+
 	// actionsOfSteps are those of the rows that have the digest of a step of a handoff.
 	actionsOfSteps = []actions.Action{
 		actions.HandoffDrafted, actions.HandoffProposed, actions.HandoffValidating, actions.HandoffAccepted,
 		actions.HandoffRejected, actions.HandoffActivated, actions.HandoffCompleted, actions.HandoffClosed,
 	}
 
-	kinds = []kind{landingKind, reviewKind, checkKind, decisionKind, handoffKind, runKind, messageKind}
+	kinds = []kind{landingKind, reviewKind, checkKind, decisionKind, handoffKind, runKind, messageKind, contractKind}
 )
 
 // wholeJSON is the digest of a record whose row has the digest of its JSON. id is the member that is the
@@ -304,6 +324,37 @@ func (r runRecord) run() hub.Run {
 		ID: r.ID, Agent: r.Agent, By: r.By, Task: r.Task, Dir: r.Dir, ThreadID: r.ThreadID, Handoff: r.Handoff, Key: r.Key, State: r.State, Session: r.Session,
 		StopReason: r.StopReason, Reason: r.Reason, Report: json.RawMessage(r.Report), Verdict: r.Verdict, VerdictBy: r.VerdictBy, ClaimedVerdict: r.ClaimedVerdict,
 		Contradictions: r.Contradictions, Evidence: json.RawMessage(r.Evidence), Message: r.Message, StartedAt: r.StartedAt, ExpiresAt: r.ExpiresAt, EndedAt: r.EndedAt,
+	}
+}
+
+// A contractRecord has the members of a contract's present version that its digest has.
+type contractRecord struct {
+	Project         coord.ProjectID        `json:"project_id"`
+	ID              coord.ContractID       `json:"contract_id"`
+	Type            coord.ContractType     `json:"type"`
+	Name            string                 `json:"name"`
+	Version         int                    `json:"version"`
+	Status          coord.ContractStatus   `json:"status"`
+	Content         string                 `json:"content"` // JSON in a text, whose bytes are part of the digest
+	ProposedBy      coord.RepoID           `json:"proposed_by"`
+	Implementations []coord.Implementation `json:"implementations"`
+	Agreements      []coord.Agreement      `json:"agreements"`
+	CreatedAt       coord.Instant          `json:"created_at"`
+	UpdatedAt       coord.Instant          `json:"updated_at"`
+	ReopenedAt      coord.Instant          `json:"reopened_at"` // agreements up to this time do not count
+	Terms           coord.Terms            `json:"terms,omitzero"`
+}
+
+func recordOfContract(c coord.Contract) contractRecord {
+	return contractRecord{
+		c.Project, c.ID, c.Type, c.Name, c.Version, c.Status, string(c.Content), c.ProposedBy, c.Implementations, c.Agreements, c.CreatedAt, c.UpdatedAt, c.ReopenedAt, c.Terms,
+	}
+}
+
+func (c contractRecord) contract() coord.Contract {
+	return coord.Contract{
+		Project: c.Project, ID: c.ID, Type: c.Type, Name: c.Name, Version: c.Version, Status: c.Status, Content: json.RawMessage(c.Content), ProposedBy: c.ProposedBy,
+		Implementations: c.Implementations, Agreements: c.Agreements, CreatedAt: c.CreatedAt, UpdatedAt: c.UpdatedAt, ReopenedAt: c.ReopenedAt, Terms: c.Terms,
 	}
 }
 

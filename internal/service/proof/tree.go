@@ -2,6 +2,7 @@ package proof
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -18,20 +19,38 @@ const (
 
 // A broken is the finding that tree and journal contradict each other. The tree grows no further:
 // a hub signs no checkpoint that an older one contradicts.
-type broken struct{ text string }
+type broken struct {
+	text string
+	ends bool // only a new log can go on
+}
 
 func (b *broken) Error() string { return b.text }
 
-func brokenf(format string, args ...any) error { return &broken{fmt.Sprintf(format, args...)} }
+func brokenf(format string, args ...any) error { return &broken{text: fmt.Sprintf(format, args...)} }
+
+// hintOf returns the command that helps against the error with which the tree stopped.
+func hintOf(err error) string {
+	if b, ok := errors.AsType[*broken](err); ok && b.ends {
+		return "parley audit key --new"
+	}
+	return "parley audit verify --rebuild-tree"
+}
 
 // Run adds the rows of the journal to the tree until ctx ends. If tree and journal contradict each
 // other, it stops and tells the operator.
 func (l *Log) Run(ctx context.Context) {
+	compared := false // with the checkpoints of the witnesses
 	hub.Follow(ctx, l.store, l.o.Bus, hub.Consumer{
 		Name: Cursor, Lease: growFor, Gap: growGap,
 		Step: func(ctx context.Context, store hub.Store) (time.Duration, error) {
-			if l.Stopped() != nil {
+			if l.Stopped() != nil && !l.renewed(ctx) {
 				return time.Minute, nil
+			}
+			if !compared {
+				if err := l.compareAll(ctx); err != nil && !errors.Is(err, errNoLog) {
+					return hub.FollowRest, err
+				}
+				compared = true
 			}
 			return hub.FollowRest, l.grow(ctx, store)
 		},
@@ -55,24 +74,41 @@ func (l *Log) failed(ctx context.Context, err error) {
 		return
 	}
 
+	who, _ := hub.Read(ctx, l.store, func(r hub.Reader) (identity, error) { return hub.ReadMeta[identity](r, logKey) })
 	l.mu.Lock()
-	l.stopped = err
+	l.stopped, l.stoppedIn = err, who.ID
 	l.mu.Unlock()
 	l.o.Log.Error("the tree over the journal has stopped; messages and work go on", "op", "proof.Run", "err", err)
+	l.tell(ctx, fmt.Sprintf("the hub makes no new proofs: %v; messages and work go on; run: %s", err, hintOf(err)))
+}
+
+// renewed reports whether another hub on the store began a new log since the tree stopped.
+func (l *Log) renewed(ctx context.Context) bool {
+	who, err := hub.Read(ctx, l.store, func(r hub.Reader) (identity, error) { return hub.ReadMeta[identity](r, logKey) })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil || who.ID == l.stoppedIn {
+		return false
+	}
+	l.stopped = nil
+	return true
+}
+
+// tell writes a message to the operator.
+func (l *Log) tell(ctx context.Context, text string) {
 	if l.o.TellOperator == nil {
 		return
 	}
-	var told hub.Message
-	failed := l.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) (err2 error) {
-		text := fmt.Sprintf("the hub makes no new proofs: %v; messages and work go on; run: parley audit verify --rebuild-tree", err)
-		told, err2 = l.o.TellOperator(tx, map[string]any{"code": hub.CodeDegraded, "message": text})
-		return err2
+	var message hub.Message
+	err := l.store.Update(ctx, hub.SurvivesKill, func(tx hub.Tx) (err error) {
+		message, err = l.o.TellOperator(tx, map[string]any{"code": hub.CodeDegraded, "message": text})
+		return err
 	})
 	switch {
-	case failed != nil:
-		l.o.Log.Warn("cannot tell the operator that the tree has stopped", "op", "proof.Run", "err", failed)
+	case err != nil:
+		l.o.Log.Warn("cannot tell the operator about the tree", "op", "proof.Run", "err", err)
 	case l.o.Announce != nil:
-		l.o.Announce(told)
+		l.o.Announce(message)
 	}
 }
 
@@ -226,8 +262,10 @@ func (l *Log) page(ctx context.Context, store hub.Store) (more bool, err error) 
 			return err
 		}
 
-		// The newest checkpoint of each minute stays.
-		if len(last) > 0 && minute(last[0].At) == minute(next.At) {
+		// The newest checkpoint of each minute stays, and so do the last one of each log and those with
+		// cosignatures.
+		isSameMinute := len(last) > 0 && minute(last[0].At) == minute(next.At)
+		if isSameMinute && isOf(last[0], signer.Key) && !isCosigned(last[0], signer.Key) {
 			if err := tx.WriteTree().DropCheckpoint(last[0].Size); err != nil && hub.CodeOf(err) != hub.CodeNotFound {
 				return err
 			}
@@ -245,7 +283,7 @@ func (l *Log) checkpoint(signer *attest.Signer, g *attest.Growth, last []hub.Che
 	if err != nil {
 		return hub.Checkpoint{}, err
 	}
-	if len(last) > 0 {
+	if len(last) > 0 && isOf(last[0], signer.Key) {
 		older, err := readNote(last[0].Note)
 		if err != nil {
 			return hub.Checkpoint{}, brokenf("the stored checkpoint of row %d cannot be read: %v", last[0].Size, err)
@@ -261,6 +299,15 @@ func (l *Log) checkpoint(signer *attest.Signer, g *attest.Growth, last []hub.Che
 	note, err := signer.Checkpoint(g.Size, root)
 	return hub.Checkpoint{Size: g.Size, At: hub.At(l.o.Clock()), Note: note}, err
 }
+
+// isOf reports whether a checkpoint is of the log with a key, or cannot be read.
+func isOf(c hub.Checkpoint, key attest.Key) bool {
+	got, err := readNote(c.Note)
+	return err != nil || got.Origin == key.Name
+}
+
+// isCosigned reports whether a checkpoint has signatures besides that of its log.
+func isCosigned(c hub.Checkpoint, key attest.Key) bool { return c.Note != key.Own(c.Note) }
 
 // readNote reads the text of a stored checkpoint, whose key may be an older one.
 func readNote(note string) (attest.Checkpoint, error) {
@@ -281,6 +328,29 @@ func (l *Log) Newest(ctx context.Context) (hub.Checkpoint, error) {
 		return hub.Checkpoint{}, err
 	}
 	return all[0], nil
+}
+
+// Since returns the newest checkpoint with the proof that its tree begins with the first rows of the
+// journal, old of them.
+func (l *Log) Since(ctx context.Context, old int64) (g attest.Growing, err error) {
+	err = l.store.View(ctx, func(r hub.Reader) error {
+		newest, err := r.Tree().Checkpoints(0, true, 1)
+		if err == nil && len(newest) == 0 {
+			err = errNoLog
+		}
+		if err != nil {
+			return err
+		}
+		if old < 0 || old > newest[0].Size {
+			return hub.Errorf(hub.CodeNotFound, "proof.Since", "the newest checkpoint ends at row %d", newest[0].Size)
+		}
+		g = attest.Growing{Old: old, Note: newest[0].Note}
+		if old > 0 {
+			g.Proof, err = attest.ProveGrowth(newest[0].Size, old, tilesOf(r))
+		}
+		return err
+	})
+	return g, err
 }
 
 // Tile returns the hashes of a tile by its path below /tile. The newest checkpoint has all of them.

@@ -3,6 +3,7 @@ package proof_test
 import (
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/ground/attest"
 	"github.com/parley-agents/parley/internal/service/proof"
 	"github.com/parley-agents/parley/internal/testing/hubtest"
 	"github.com/parley-agents/parley/internal/testing/storetest"
@@ -361,5 +363,52 @@ func TestCheckOfAGrowingTree(t *testing.T) {
 		if err != nil || len(got.Findings) > 0 || got.Checkpoints == 0 {
 			t.Errorf("before view %d: got %+v, %v", n, got, err)
 		}
+	}
+}
+
+// TestRenew holds that a new log has a name and a key of its own, that its first row names the last
+// checkpoint of the log before, and that it goes on where a checkpoint contradicts the journal.
+func TestRenew(t *testing.T) {
+	w := newWorld(t)
+	before, err := w.log.Newest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := w.prove("l1")
+	oldKey := w.trusted()[0]
+	if _, err := w.log.Renew(t.Context(), builder); hub.CodeOf(err) != hub.CodeDenied {
+		t.Errorf("by an agent: %v", err)
+	}
+	renewed, err := w.log.Renew(t.Context(), operator)
+	if err != nil || renewed.Name == oldKey.Name || string(renewed.Public()) == string(oldKey.Public()) {
+		t.Fatalf("got %+v, %v", renewed, err)
+	}
+	rows := rowsOf(t, w)
+	last := rows[len(rows)-1]
+	var facts struct{ Key, After string }
+	if err := json.Unmarshal(last.Facts, &facts); err != nil || facts.Key != renewed.Text || facts.After != before.Note {
+		t.Errorf("the row is %s, %v", last.Facts, err)
+	}
+	w.grow()
+	wantRoot(t, w.store, w.log)
+	wantFindings(t, w.store)
+	keys, err := w.log.Keys(t.Context())
+	if err != nil || len(keys) != 2 || !keys[0].Is(renewed) || !keys[1].Is(oldKey) {
+		t.Errorf("got %v, %v", keys, err)
+	}
+
+	file := w.prove("l1")
+	if file.Key != renewed.Text {
+		t.Errorf("the file has the key %s", file.Key)
+	}
+	if _, err := proof.Verify(bytesOf(t, file), []attest.Key{renewed}); err != nil {
+		t.Error(err)
+	}
+	if _, err := proof.Verify(bytesOf(t, old), []attest.Key{oldKey}); err != nil {
+		t.Errorf("a file of the log before: %v", err)
+	}
+	again := proof.New(w.store, key("hub"), nil) // as after a restart
+	if k, err := again.Key(t.Context()); err != nil || !k.Is(renewed) {
+		t.Errorf("after a restart: %v, %v", k, err)
 	}
 }

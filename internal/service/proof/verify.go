@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/ground/attest"
 	"github.com/parley-agents/parley/internal/ground/strictjson"
 )
@@ -30,6 +31,10 @@ type Report struct {
 	Root       string   `json:"root"`
 	Statements []Stated `json:"statements"`
 	LeftOut    []string `json:"left_out"`
+
+	// Cosigned names the logs of the witnesses that cosigned the checkpoint, of those whose keys the
+	// caller trusts.
+	Cosigned []string `json:"cosigned,omitempty"`
 }
 
 // A Stated is one statement of the hub. One of the nouns is set.
@@ -46,6 +51,7 @@ type Stated struct {
 	Run      *hub.Run          `json:"run,omitempty"`
 	Decision *hub.Decision     `json:"decision,omitempty"`
 	Message  *Message          `json:"message,omitempty"`
+	Contract *coord.Contract   `json:"contract,omitempty"`
 }
 
 // A Handoff is what the hub states about a handoff.
@@ -119,6 +125,11 @@ func Verify(raw []byte, trusted []attest.Key) (Report, error) {
 	}
 	if err := v.whole(out, about); err != nil {
 		return Report{}, err
+	}
+	for _, k := range trusted {
+		if _, ok := k.Cosigned(f.Checkpoint); ok {
+			out.Cosigned = append(out.Cosigned, k.Name)
+		}
 	}
 	if !slices.ContainsFunc(trusted, key.Is) {
 		return out, &UnknownKey{key}
@@ -340,6 +351,12 @@ func (v *verifier) read(out *Stated, p predicate, row hub.Entry) error {
 		run := r.run()
 		out.Run = &run
 		return err
+	case contractKind.noun:
+		var c contractRecord
+		err := strictjson.Decode(p.Record, &c)
+		contract := c.contract()
+		out.Contract = &contract
+		return err
 	case messageKind.noun:
 		var m messageRecord
 		if err := strictjson.Decode(p.Record, &m); err != nil {
@@ -442,6 +459,8 @@ func (s Stated) named() (id, state string) {
 		return "", string(s.Run.State)
 	case s.Message != nil:
 		return "", string(s.Message.Type)
+	case s.Contract != nil:
+		return string(s.Contract.ID), s.Contract.State()
 	case s.Handoff != nil && len(s.Handoff.Steps) > 0:
 		return "", string(s.Handoff.Steps[len(s.Handoff.Steps)-1].State)
 	}

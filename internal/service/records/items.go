@@ -19,7 +19,7 @@ func itemKind(a actions.Action) string {
 	switch a {
 	case actions.ContractProposed, actions.ContractAgreed, actions.ContractContested, actions.ContractRejected, actions.ContractUpdated,
 		actions.ContractMerged, actions.ContractAdvanced, actions.WorkStarted, actions.WorkCompleted, actions.WorkVerified,
-		actions.ContractUsed, actions.ContractDeprecated, actions.ContractWithdrawn, actions.ContractHandedOver:
+		actions.ContractUsed, actions.ContractDeprecated, actions.ContractWithdrawn, actions.ContractHandedOver, actions.ContractTested:
 		return "contract"
 	case actions.ResultRecorded:
 		return "result"
