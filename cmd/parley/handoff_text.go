@@ -17,6 +17,9 @@ import (
 func writeHandoff(w io.Writer, r handoff.Report) {
 	fmt.Fprintln(w, handoffSentence(w, r))
 	handoffFacts(r).write(w)
+	if r.Status == hub.HandoffCompleted || r.Status == hub.HandoffClosed {
+		fmt.Fprintf(w, "download the proof: parley prove %s\n", r.Name())
+	}
 	writeFailures(w, r.Results)
 	writePackage(w, r.Package)
 	if len(r.History) > 0 {

@@ -283,6 +283,11 @@ func writeLandingDetail(w io.Writer, got landing.Detail) {
 	if got.Live != nil && got.Live.Output != "" {
 		fmt.Fprintf(w, "\nrunning since %s:\n%s\n", when(got.Live.Since), plaintext.Text(got.Live.Output))
 	}
+	for _, e := range got.Entries {
+		if e.LandedCommit != "" {
+			fmt.Fprintf(w, "download the proof: parley prove %s\n", e.ID)
+		}
+	}
 	if got.Difference != "" {
 		fmt.Fprintf(w, "\n%s\n", plaintext.Text(got.Difference))
 	}

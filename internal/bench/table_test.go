@@ -47,7 +47,7 @@ import (
 // PARLEY_BENCH_MESSAGES sets the size of the large store (default 1,000,000),
 // PARLEY_BENCH_SECONDS the length of a sustained load (default 30), and
 // PARLEY_BENCH_ONLY picks one part: send, http, memory, lookups, recovery,
-// coordination, peers, pages, kept, teams, proof, guard, landing, contracts, weights, spend, comply or postgres.
+// coordination, peers, pages, kept, teams, proof, tree, guard, landing, contracts, weights, spend, comply or postgres.
 func BenchmarkTable(b *testing.B) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // as parley serve does
 	for b.Loop() {
@@ -64,7 +64,7 @@ func BenchmarkTable(b *testing.B) {
 // parts are the parts of the table.
 var parts = map[string]func(*table){
 	"send": (*table).send, "http": (*table).http, "memory": (*table).memory, "lookups": (*table).lookups, "recovery": (*table).recovery,
-	"coordination": (*table).coordination, "peers": (*table).manyPeers, "pages": (*table).pages, "kept": (*table).kept, "teams": (*table).teamwork, "proof": (*table).proof,
+	"coordination": (*table).coordination, "peers": (*table).manyPeers, "pages": (*table).pages, "kept": (*table).kept, "teams": (*table).teamwork, "proof": (*table).proof, "tree": (*table).tree,
 }
 
 // A table gathers lines while it measures.

@@ -128,12 +128,12 @@ var layers = map[string][]string{
 	"internal/service/peers":        {"hub", "internal/ground/federation", "internal/ground/vault"},
 	"internal/service/callers":      {"hub", "internal/ground/handshake", "internal/ground/vault"}, // declares what it needs of keys and peers
 	"internal/service/journal":      {"hub"},
-	"internal/service/proof":        {"hub", "hub/coord", "internal/ground/attest", "internal/ground/shape", "internal/ground/strictjson"},     // shape: the hash of a package
-	"internal/service/records":      {"hub", "internal/ground/durable", "internal/ground/shape"},                                  // envelopes in files are read as strictly as those that come in
-	"internal/service/check":        {"hub", "internal/ground/checkfile", "internal/ground/effects", "internal/ground/text/tail"}, // effects: pathspecs; declares what it needs of repositories and of the runner
-	"internal/service/contract":     {"hub", "internal/ground/federation", "internal/ground/digest", "compat"},                    // digest: names of pairs of contents
-	"internal/service/deliberation": {"hub"},                                                                                      // declares what it needs of the mailroom
-	"internal/service/event":        {"hub", "internal/ground/text/shorten"},                                                      // declares what it needs of the mailroom and the vault
+	"internal/service/proof":        {"hub", "hub/coord", "internal/ground/attest", "internal/ground/shape", "internal/ground/strictjson"}, // shape: the hash of a package
+	"internal/service/records":      {"hub", "internal/ground/durable", "internal/ground/shape"},                                           // envelopes in files are read as strictly as those that come in
+	"internal/service/check":        {"hub", "internal/ground/checkfile", "internal/ground/effects", "internal/ground/text/tail"},          // effects: pathspecs; declares what it needs of repositories and of the runner
+	"internal/service/contract":     {"hub", "internal/ground/federation", "internal/ground/digest", "compat"},                             // digest: names of pairs of contents
+	"internal/service/deliberation": {"hub"},                                                                                               // declares what it needs of the mailroom
+	"internal/service/event":        {"hub", "internal/ground/text/shorten"},                                                               // declares what it needs of the mailroom and the vault
 	"internal/service/folder":       {"hub", "internal/ground/durable"},
 	"internal/service/handoff":      {"hub", "internal/ground/shape", "internal/ground/strictjson"},
 	"internal/service/landing":      {"hub", "internal/ground/text/shorten", "internal/ground/text/tail"},                                                                                 // declares what it needs of git, checks, contracts, handoffs and the mailroom
@@ -171,7 +171,7 @@ var layers = map[string][]string{
 	// types of results.
 	"internal/surface/web": {
 		"hub", "internal/ground/text/shorten", "internal/ground/strictjson", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/service/attention", "internal/service/metrics", "internal/service/signin",
-		"internal/service/check", "internal/service/continuation", "internal/service/event", "internal/service/landing", "internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/reservation", "internal/service/team", "internal/service/usage", "internal/ground/federation", "internal/reach/notify", "internal/reach/wake", "internal/work/keeper", "internal/work/run", "protocol/sandbox",
+		"internal/service/check", "internal/service/continuation", "internal/service/event", "internal/service/landing", "internal/service/contract", "internal/service/handoff", "internal/service/mailroom", "internal/service/proof", "internal/service/reservation", "internal/service/team", "internal/service/usage", "internal/ground/federation", "internal/reach/notify", "internal/reach/wake", "internal/work/keeper", "internal/work/run", "protocol/sandbox",
 		"internal/ground/diff3", // texts in conflict, for the form that merges them
 	},
 

@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"encoding/json"
 	"net/url"
 	"os"
 	"os/exec"
@@ -83,6 +84,12 @@ func TestLandingPage(t *testing.T) {
 		})
 		if _, err := os.Stat(filepath.Join(w.app, "c.go")); err != nil {
 			t.Error(err)
+		}
+		has(t, operator.get("/landing/l2").body, `<a href="/proof/l2">Download the proof</a>`)
+		has(t, wordsOf(operator.get("/proof/l2").body), "these leave the hub", "builder", "Download the proof")
+		var file struct{ Schema, Of string }
+		if err := json.Unmarshal([]byte(operator.get("/journal/proof/l2").body), &file); err != nil || file.Of != "l2" || file.Schema != "parley-proof/1" {
+			t.Errorf("the download is %+v, %v", file, err)
 		}
 		has(t, operator.get("/landing/l2").body, "landed as", "Undo")
 		operator.do("undo-landing", url.Values{"id": {"l2"}, "back": {"/landing"}})

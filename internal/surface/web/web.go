@@ -142,6 +142,7 @@ func NewHandler(o Options) *Handler {
 		{name: "matrix", pattern: "/contracts/{project}", under: "contracts", load: matrix},
 		{name: "contract", pattern: "/contracts/{project}/{id}", under: "contracts", load: oneContract},
 		{name: "journal", pattern: "/journal", nav: "Journal", load: journal},
+		{name: "proof-file", pattern: "/proof/{id}", under: "journal", load: proofPage},
 		{name: "health", pattern: "/health", nav: "Health", load: health},
 	}
 
@@ -159,6 +160,7 @@ func NewHandler(o Options) *Handler {
 
 	h.handle("GET /journal/verify", h.signedIn(h.serveVerify))
 	h.handle("GET /journal/export", h.signedIn(h.exportJournal))
+	h.handle("GET /journal/proof/{id}", h.signedIn(h.exportProof))
 	h.handle("GET /live", h.signedIn(h.stream))
 	h.handle("POST /do/{action}", h.signedIn(h.change))
 	h.handle("POST /sign-out", h.signedIn(h.signOut))
