@@ -241,12 +241,16 @@ func (a *app) witness(ctx context.Context, file string) error {
 	if err != nil {
 		return hub.Errorf(hub.CodeDegraded, "parley", "the hub's checkpoint: %w", err)
 	}
-	out.Checkpoint, out.Rows, out.More = growing.Note, newest.Size, newest.Size
+	out.Checkpoint = growing.Note
+	out.Rows = newest.Size
+	out.More = newest.Size
 	if last != "" {
 		more, err := proof.ContinueTo(proof.File{Key: trusted[0].Text, Checkpoint: last}, text)
 		out.More = more.More
 		if err != nil {
-			out.OK, out.Problem, out.Notes = false, err.Error(), []string{last, growing.Note}
+			out.OK = false
+			out.Problem = err.Error()
+			out.Notes = []string{last, growing.Note}
 		}
 	}
 	if out.OK && out.More > 0 {

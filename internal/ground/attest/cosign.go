@@ -50,7 +50,8 @@ func (k Key) Cosigned(signed string) (at time.Time, ok bool) {
 	for line := range strings.Lines(lines) {
 		encoded, isOf := strings.CutPrefix(strings.TrimSuffix(line, "\n"), signaturePrefix+k.Name+" ")
 		sig, err := base64.StdEncoding.DecodeString(encoded)
-		if !isOf || err != nil || len(sig) != 4+8+ed25519.SignatureSize || !bytes.Equal(sig[:4], k.cosigner()) {
+		isWhole := isOf && err == nil && len(sig) == 4+8+ed25519.SignatureSize
+		if !isWhole || !bytes.Equal(sig[:4], k.cosigner()) {
 			continue
 		}
 		seconds := binary.BigEndian.Uint64(sig[4:12])

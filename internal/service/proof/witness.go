@@ -165,33 +165,44 @@ func (l *Log) Cosign(ctx context.Context, request string) (status int, text stri
 
 	own := key.Own(g.Note)
 	contradicts := false
-	err = l.change(ctx, all[i].AID, func(tx hub.Tx, w *Witness) error {
-		status, text, contradicts = 0, "", false
-		var seen attest.Checkpoint
-		if before, err := readNote(w.Seen); err == nil && before.Origin == c.Origin {
-			seen = before
-		}
-		switch {
-		case g.Old > c.Size:
-			status, text = http.StatusBadRequest, "the old size is larger than the checkpoint"
-		case g.Old != seen.Size:
-			status, text = http.StatusConflict, strconv.FormatInt(seen.Size, 10)
-		case seen.Size > 0 && seen.Size == c.Size && seen.Root != c.Root:
-			status, text, contradicts = http.StatusConflict, strconv.FormatInt(seen.Size, 10), true
-		case seen.Size == 0 && len(g.Proof) > 0, seen.Size > 0 && attest.CheckGrowth(g.Proof, c, seen) != nil:
-			status, text, contradicts = http.StatusUnprocessableEntity, "the proof does not lead from the last checkpoint to this one", seen.Size > 0
-		}
-		if status != 0 {
+	err = l.change(ctx, all[i].AID, func(_ hub.Tx, w *Witness) error {
+		status, text, contradicts = w.judge(g, c)
+		if status != http.StatusOK {
 			return nil
 		}
-		line, err := signer.Cosign(own, l.o.Clock())
-		status, text, w.Seen = http.StatusOK, line, own
+		w.Seen = own
+		text, err = signer.Cosign(own, l.o.Clock())
 		return err
 	})
 	if err == nil && contradicts {
 		l.accuse(ctx, all[i].AID, key, own)
 	}
 	return status, text, err
+}
+
+// judge returns the status of C2SP tlog-witness for a checkpoint of the witness's log, and whether it seems
+// to contradict the last one.
+func (w Witness) judge(g attest.Growing, c attest.Checkpoint) (status int, text string, contradicts bool) {
+	var seen attest.Checkpoint
+	if before, err := readNote(w.Seen); err == nil && before.Origin == c.Origin {
+		seen = before
+	}
+	isFirst := seen.Size == 0
+	switch {
+	case g.Old > c.Size:
+		return http.StatusBadRequest, "the old size is larger than the checkpoint", false
+	case g.Old != seen.Size:
+		return http.StatusConflict, strconv.FormatInt(seen.Size, 10), false
+	case isFirst && len(g.Proof) > 0:
+		return http.StatusUnprocessableEntity, "the first checkpoint has no proof", false
+	case isFirst:
+		return http.StatusOK, "", false
+	case seen.Size == c.Size && seen.Root != c.Root:
+		return http.StatusConflict, strconv.FormatInt(seen.Size, 10), true
+	case attest.CheckGrowth(g.Proof, c, seen) != nil:
+		return http.StatusUnprocessableEntity, "the proof does not lead from the last checkpoint to this one", true
+	}
+	return http.StatusOK, "", false
 }
 
 // accuse tells the operator that a witness's log has two histories, if it has. The hub reads the tiles of
