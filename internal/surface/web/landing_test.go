@@ -86,7 +86,7 @@ func TestLandingPage(t *testing.T) {
 			t.Error(err)
 		}
 		has(t, operator.get("/landing/l2").body, `<a href="/proof/l2">Download the proof</a>`)
-		has(t, wordsOf(operator.get("/proof/l2").body), "these leave the hub", "builder", "Download the proof")
+		has(t, wordsOf(operator.get("/proof/l2").body), "these leave the hub", "Folders", "Download the proof")
 		var file struct{ Schema, Of string }
 		if err := json.Unmarshal([]byte(operator.get("/journal/proof/l2").body), &file); err != nil || file.Of != "l2" || file.Schema != "parley-proof/1" {
 			t.Errorf("the download is %+v, %v", file, err)
