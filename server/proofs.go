@@ -41,7 +41,7 @@ func (s *Server) serveLog(mux *http.ServeMux) {
 	mux.HandleFunc("POST /add-checkpoint", func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCheckpoint))
 		if err != nil {
-			rpc.WriteError(w, hub.Errorf(hub.CodePayloadTooLarge, "add-checkpoint", "the request is larger than %d bytes", maxCheckpoint))
+			rpc.WriteError(w, hub.Errorf(hub.CodeTooLarge, "add-checkpoint", "the request is larger than %d bytes", maxCheckpoint))
 			return
 		}
 		status, text, err := s.proofs.Cosign(r.Context(), string(body))
