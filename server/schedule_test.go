@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"encoding/json"
-	"strings"
 	"testing"
 	"time"
 
@@ -115,18 +114,6 @@ func TestSchedules(t *testing.T) {
 			t.Errorf("verify: %+v", report.Findings)
 		}
 	})
-	t.Run("runs that passed while the hub could not send are told, however short the time", func(t *testing.T) {
-		t.Parallel()
-		w := startWakes(t, server.Options{}, "planner", "builder")
-		w.every(schedule.Setting{Every: "1m", To: "builder", Text: "look"})
-		w.running.stop()
-		w.clock.Pass(4*time.Minute + 5*time.Second)
-		w.restart()
-		w.wantRuns(1, 0)
-		if got := w.dueRuns("builder"); len(got) != 1 || got[0].Missed != 3 {
-			t.Errorf("got %+v, want the fourth run, which tells of three", got)
-		}
-	})
 	t.Run("the operator runs one now and removes it", func(t *testing.T) {
 		t.Parallel()
 		w := startWakes(t, server.Options{}, "planner", "builder")
@@ -140,39 +127,6 @@ func TestSchedules(t *testing.T) {
 		mustCall(t, w.as(w.operator), api.RemoveSchedule, api.ScheduleParams{ID: s.ID})
 		if _, err := rpc.Call(t.Context(), w.as(w.operator), api.RunSchedule, api.ScheduleParams{ID: s.ID}); hub.CodeOf(err) != hub.CodeNotFound {
 			t.Errorf("a removed schedule: %v", err)
-		}
-	})
-	t.Run("only the operator adds schedules, to agents that exist", func(t *testing.T) {
-		t.Parallel()
-		w := startWakes(t, server.Options{}, "planner", "builder")
-		good := schedule.Setting{Every: "1h", To: "builder", Text: "x"}
-		if _, err := rpc.Call(t.Context(), w.as(w.keys["planner"]), api.AddSchedule, good); hub.CodeOf(err) != hub.CodeDenied {
-			t.Errorf("an agent: %v", err)
-		}
-		for name, set := range map[string]schedule.Setting{"nobody": {Every: "1h", To: "nobody", Text: "x"}, "no text": {Every: "1h", To: "builder"}, "no time": {Every: "soon", To: "builder", Text: "x"}} {
-			if _, err := rpc.Call(t.Context(), w.as(w.operator), api.AddSchedule, set); err == nil {
-				t.Errorf("%s: got no error", name)
-			}
-		}
-
-		// A text whose escapes do not fit into a message would fail at each run.
-		wide := schedule.Setting{Every: "1h", To: "builder", Text: strings.Repeat("\x01", 1000)}
-		if _, err := rpc.Call(t.Context(), w.as(w.operator), api.AddSchedule, wide); hub.CodeOf(err) != hub.CodePayloadTooLarge {
-			t.Errorf("a text of escapes: %v", err)
-		}
-		angles := w.every(schedule.Setting{Every: "1h", To: "builder", Text: strings.Repeat("<", 2000)})
-		mustCall(t, w.as(w.operator), api.RunSchedule, api.ScheduleParams{ID: angles.ID})
-		if got := w.dueRuns("builder"); len(got) != 1 || len(got[0].Text) != 2000 {
-			t.Errorf("a text of angles: got %+v", got)
-		}
-		mustCall(t, w.as(w.operator), api.RemoveSchedule, api.ScheduleParams{ID: angles.ID})
-
-		w.every(good)
-		if got := mustCall(t, w.as(w.keys["planner"]), api.ListSchedules, api.None{}).Schedules; len(got) != 0 {
-			t.Errorf("planner sees %+v", got)
-		}
-		if got := mustCall(t, w.as(w.keys["builder"]), api.ListSchedules, api.None{}).Schedules; len(got) != 1 {
-			t.Errorf("builder sees %+v", got)
 		}
 	})
 }

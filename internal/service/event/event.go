@@ -14,8 +14,7 @@
 // Requests that are refused are counted in memory and stored as numbers by [Service.Run], so that a
 // flood of them grows no table and not the journal.
 //
-// The package opens no port and checks no signature: surface/intake does. It is tested through a hub
-// in package server.
+// The package opens no port and checks no signature: surface/intake does.
 package event
 
 import (

@@ -10,8 +10,7 @@
 // day finds one message, not 24. Runs for which no hub was there are made up for by one message that
 // says how many there were.
 //
-// Times are computed by hub.Timetable in the zone of the operator. The package is tested through a hub
-// in package server.
+// Times are computed by hub.Timetable in the zone of the operator.
 package schedule
 
 import (
