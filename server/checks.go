@@ -1,22 +1,20 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/ground/git"
+	"github.com/parley-agents/parley/internal/desk/home"
 	"github.com/parley-agents/parley/internal/reach/clone"
 	"github.com/parley-agents/parley/internal/reach/evidence"
 	"github.com/parley-agents/parley/internal/reach/workshop"
 	"github.com/parley-agents/parley/internal/service/check"
+	"github.com/parley-agents/parley/internal/service/landing"
 )
 
 // Checks configures the commands that check commits. The zero value works.
@@ -27,17 +25,11 @@ type Checks struct {
 	Program string // the parley program, which confines commands; "" for this program, which is then not probed at the start
 }
 
-const (
-	copiesDir   = "repositories" // holds the hub's own copies of repositories
-	workshopDir = "workshop"     // holds the worktrees and caches of checks
-)
-
-// openChecks builds the service of checks, the copies of repositories that they read, and the
-// workshop that runs them.
-func (s *Server) openChecks(ctx context.Context) error {
-	// The workshop ends the processes of a hub that was killed; only then nothing uses the worktrees
-	// that the copies remove.
-	shop, err := workshop.Open(ctx, filepath.Join(s.opts.Home, workshopDir), &workshop.Options{
+// openRepositories opens the workshop of checks, the hub's copies of repositories and the trees under the roots.
+// The workshop ends the processes of a hub that was killed; only then nothing uses the worktrees that the copies
+// remove.
+func (s *Server) openRepositories(ctx context.Context) error {
+	shop, err := workshop.Open(ctx, filepath.Join(s.opts.Home, home.WorkshopDir), &workshop.Options{
 		Jobs: s.opts.Checks.Jobs, Hidden: []string{s.opts.Home}, Program: s.opts.Checks.Program, Disk: int64(s.opts.Checks.DiskGB) << 30,
 		Checkout: func(ctx context.Context, bare, commit, folder string) error {
 			c, err := s.copies.At(ctx, bare)
@@ -50,25 +42,44 @@ func (s *Server) openChecks(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("server: open the workshop of checks: %w", err)
 	}
-	s.copies, err = clone.Open(filepath.Join(s.opts.Home, copiesDir))
+	s.shop = shop
+	s.copies, err = clone.Open(filepath.Join(s.opts.Home, home.CopiesDir))
 	if err != nil {
 		return fmt.Errorf("server: open the copies of repositories: %w", err)
 	}
 
-	o := &check.Options{Clock: s.clock, Log: s.log, Content: s.content, Jobs: s.opts.Checks.Jobs, Require: s.requiresChecks, Judge: judging, Contracts: contractVersions{s}}
-	o.Tell = s.tellOfCheck
-	o.Announce = func(messages ...hub.Message) { s.mail.Announce(messages...) }
-	if s.postgres != nil {
-		o.Machine = s.postgres.Machine()
-		o.Hub = s.hubName()
+	// This inspector has the operator's roots alone: the folder of artifacts is no working tree.
+	in, err := evidence.New(nil, &evidence.Options{Roots: s.roots.Paths})
+	if err != nil {
+		return fmt.Errorf("server: %w", err)
 	}
-	here := repositories{s}
-	var repos check.Repositories = here
+	trees := evidence.NewTrees(in, s.machine())
+	s.trees = trees
 	if s.distant != nil {
-		repos = distantRepositories{here, s.distant}
+		s.trees = s.distant.Trees(trees)
 	}
-	s.checks = check.New(s.store, repos, checkRunner{shop, here}, s.hints, o)
-	s.shop = shop
+	s.repos = clone.NewRepositories(s.copies, s.trees, clone.RepositoryOptions{Targets: landing.Targets(s.store), Machine: s.machine(), Log: s.log})
+	return nil
+}
+
+// machine returns the name of this machine where hubs of others have the same store, else "".
+func (s *Server) machine() string {
+	if s.postgres == nil {
+		return ""
+	}
+	return s.postgres.Machine()
+}
+
+// openChecks builds the service of checks.
+func (s *Server) openChecks(context.Context) error {
+	var repos check.Repositories = s.repos
+	if s.distant != nil {
+		repos = s.distant.Repositories(s.repos)
+	}
+	s.checks = check.New(s.store, repos, checkRunner{s.shop, s.repos}, s.hints, &check.Options{
+		Clock: s.clock, Log: s.log, Content: s.content, Jobs: s.opts.Checks.Jobs, Require: s.requiresChecks, Judge: judging, Contracts: s.contracts.ByRepository(),
+		Machine: s.machine(), Hub: s.hubName(), Tell: s.tellOfCheck, Announce: s.mail.Announce,
+	})
 	return nil
 }
 
@@ -122,228 +133,23 @@ func (s *Server) requiresChecks(r hub.Repository) bool {
 	return false
 }
 
-// repositories reads repositories of this machine through the hub's own copies.
-type repositories struct{ s *Server }
-
-// Find implements check.Repositories.
-func (r repositories) Find(ctx context.Context, folder string) (hub.Repository, error) {
-	const op = "server.Repository"
-	t, err := r.s.trees.Tree(ctx, folder)
-	if err != nil {
-		return hub.Repository{}, err
-	}
-	if t.Repository == "" {
-		return hub.Repository{}, hub.Errorf(hub.CodeInvalid, op, "%s is not in a git repository", folder)
-	}
-	return hub.Repository{Machine: t.Machine, Path: hub.RepositoryPath(t.Repository)}, nil
-}
-
-// copyOf returns the hub's copy of the repository around a folder that is under a root.
-func (r repositories) copyOf(ctx context.Context, folder string) (*clone.Copy, error) {
-	if _, err := r.Find(ctx, folder); err != nil {
-		return nil, err
-	}
-	c, err := r.s.copies.Of(ctx, folder)
-	return c, gitError(err)
-}
-
-// gitError returns an error of a copy with the code of its cause.
-func gitError(err error) error {
-	const op = "server.Repository"
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, clone.ErrNoCommit):
-		if known, ok := errors.AsType[*clone.Error](err); ok && known.Detail != "" {
-			return hub.Errorf(hub.CodeNotFound, op, "no branch or commit named %.100q in %s", strings.TrimPrefix(known.Detail, "refs/heads/"), known.Folder)
-		}
-		return hub.Errorf(hub.CodeNotFound, op, "%w", err)
-	case errors.Is(err, clone.ErrNoRepository), errors.Is(err, clone.ErrUnsafe), errors.Is(err, clone.ErrIncomplete), errors.Is(err, clone.ErrName):
-		return hub.Errorf(hub.CodeInvalid, op, "%w", err)
-	}
-	return err
-}
-
-// Fetch implements check.Repositories.
-func (r repositories) Fetch(ctx context.Context, folder, revision string) (check.Commit, error) {
-	c, err := r.copyOf(ctx, folder)
-	if err != nil {
-		return check.Commit{}, err
-	}
-	got, err := c.Fetch(ctx, revision)
-	return check.Commit{ID: got.ID, Tree: got.Tree}, gitError(err)
-}
-
-// Keep implements check.Repositories.
-func (r repositories) Keep(ctx context.Context, folder, name, commit string) error {
-	c, err := r.copyOf(ctx, folder)
-	if err != nil {
-		return err
-	}
-	return gitError(c.Keep(ctx, name, commit))
-}
-
-// Changes implements check.Repositories.
-func (r repositories) Changes(ctx context.Context, folder, old, new string) ([]hub.CommitChange, error) {
-	c, err := r.copyOf(ctx, folder)
-	if err != nil {
-		return nil, err
-	}
-	changes, err := c.Difference(ctx, old, new)
-	out := []hub.CommitChange{}
-	for _, ch := range changes {
-		change := hub.CommitChange{Path: ch.Path, Trivial: ch.Trivial != clone.NotTrivial}
-		change.Was, change.Is = ch.Contents()
-		out = append(out, change)
-	}
-	return out, gitError(err)
-}
-
-// Within implements check.Repositories.
-func (r repositories) Within(ctx context.Context, folder, commit, of string) (bool, error) {
-	c, err := r.copyOf(ctx, folder)
-	if err != nil {
-		return false, err
-	}
-	head, err := c.Fetch(ctx, of)
-	if err != nil {
-		return false, gitError(err)
-	}
-	return isAncestor(ctx, c, commit, head.ID)
-}
-
-// isAncestor reports whether a commit of a copy is another one or an ancestor of it.
-func isAncestor(ctx context.Context, c *clone.Copy, commit, of string) (bool, error) {
-	if commit == of {
-		return true, nil
-	}
-	err := git.Alone(ctx, "git", c.Folder(), "merge-base", "--is-ancestor", commit, of).Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() == 1 {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// maxFile bounds a file that is read from a commit.
-const maxFile = 1 << 20
-
-// File implements check.Repositories.
-func (r repositories) File(ctx context.Context, folder, commit, name string) ([]byte, error) {
-	c, err := r.copyOf(ctx, folder)
-	if err != nil {
-		return nil, err
-	}
-	list, err := git.Alone(ctx, "git", c.Folder(), "ls-tree", "-z", "--format=%(objecttype) %(objectsize) %(objectname)", commit, "--", name).Output()
-	if err != nil {
-		return nil, err
-	}
-	var kind, id string
-	var size int64
-	if n, _ := fmt.Sscanf(string(bytes.TrimRight(list, "\x00")), "%s %d %s", &kind, &size, &id); n != 3 || kind != "blob" {
-		return nil, nil
-	}
-	if size > maxFile {
-		return nil, hub.Errorf(hub.CodePayloadTooLarge, "server.Repository", "%s of %s has %d bytes, at most %d are read", name, commit, size, maxFile)
-	}
-	return git.Alone(ctx, "git", c.Folder(), "cat-file", "blob", id).Output()
-}
-
-// OnTarget implements check.Repositories.
-func (r repositories) OnTarget(ctx context.Context, folder, commit string) (bool, error) {
-	c, heads, err := r.targets(ctx, folder)
-	if err != nil {
-		return false, err
-	}
-	for _, head := range heads {
-		if on, err := isAncestor(ctx, c, commit, head); err != nil || on {
-			return on, err
-		}
-	}
-	return false, nil
-}
-
-// targets returns the heads of the branches that work lands in, in the copy of a repository: those
-// with a landing policy or, without one, the default branch.
-func (r repositories) targets(ctx context.Context, folder string) (c *clone.Copy, heads []string, err error) {
-	repo, err := r.Find(ctx, folder)
-	if err != nil {
-		return nil, nil, err
-	}
-	if c, err = r.copyOf(ctx, folder); err != nil {
-		return nil, nil, err
-	}
-	policies, err := hub.Read(ctx, r.s.store, func(rd hub.Reader) ([]hub.LandingPolicy, error) { return rd.Landings().Policies() })
-	if err != nil {
-		return nil, nil, err
-	}
-	var branches []string
-	for _, p := range policies {
-		if p.Machine == repo.Machine && p.Repository == repo.Path {
-			branches = append(branches, p.Into)
-		}
-	}
-	if len(branches) == 0 {
-		branch, err := c.Default(ctx)
-		if err != nil {
-			return nil, nil, gitError(err)
-		}
-		branches = []string{branch}
-	}
-
-	for _, branch := range branches {
-		head, err := c.Head(ctx, branch)
-		if branch == "" || errors.Is(err, clone.ErrNoCommit) {
-			continue
-		}
-		if err != nil {
-			return nil, nil, gitError(err)
-		}
-		heads = append(heads, head.ID)
-	}
-	return c, heads, nil
-}
-
-// Before implements check.Repositories.
-func (r repositories) Before(ctx context.Context, folder, commit string, most int) (out []check.Commit, err error) {
-	c, heads, err := r.targets(ctx, folder)
-	if err != nil {
-		return nil, err
-	}
-	for _, head := range heads {
-		base, err := c.Output(ctx, maxOutput, "merge-base", head, commit)
-		if err != nil {
-			continue // they have no common commit
-		}
-		list, err := c.Output(ctx, maxOutput, "log", "--first-parent", "--format=%H %T", fmt.Sprintf("--max-count=%d", most), base)
-		if err != nil {
-			return nil, err
-		}
-		for line := range strings.Lines(list) {
-			id, tree, _ := strings.Cut(strings.TrimSpace(line), " ")
-			out = append(out, check.Commit{ID: id, Tree: tree})
-		}
-	}
-	return out, nil
-}
-
 // checkRunner runs checks in the workshop, on commits of the hub's copies.
 type checkRunner struct {
 	shop  *workshop.Shop
-	repos repositories
+	repos *clone.Repositories
 }
 
 // Run implements check.Runner.
 func (r checkRunner) Run(ctx context.Context, j check.Job) (check.Outcome, error) {
-	copied, err := r.repos.copyOf(ctx, j.Repository.Path)
+	folder, err := r.repos.Folder(ctx, j.Repository.Path)
 	if err != nil {
 		return check.Outcome{}, err
 	}
 	got, err := r.shop.Run(ctx, workshop.Job{
-		Copy: copied.Folder(), Commit: j.Commit.ID, Target: j.Fills, InPlace: j.Folder, Live: j.Live, Contract: j.Contract, Check: checkOf(j.Check),
+		Copy: folder, Commit: j.Commit.ID, Target: j.Fills, InPlace: j.Folder, Live: j.Live, Contract: j.Contract, Check: checkOf(j.Check),
 	})
 	if errors.Is(err, workshop.ErrUnconfined) {
-		return check.Outcome{State: hub.ResultNotStarted, Reason: "this system cannot confine a check; the operator can allow it with parley check add --unconfined"}, nil
+		return check.NotStarted("this system cannot confine a check; the operator can allow it with parley check add --unconfined"), nil
 	}
 	if err != nil {
 		return check.Outcome{}, err

@@ -14,9 +14,11 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/desk/home"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
+	"github.com/parley-agents/parley/internal/surface/routes"
 )
 
 // A Check is the result of looking at one part of a hub.
@@ -103,7 +105,7 @@ func checkRunning(ctx context.Context, url string) Check {
 		return c
 	}
 
-	c.OK = h.Status == healthy
+	c.OK = h.Status == routes.Healthy
 	c.Detail = fmt.Sprintf("%s at %s, version %s", h.Status, url, h.Version)
 	if !c.OK {
 		c.Hint = cmp.Or(h.Hint, "check the hub's log: its store cannot be used now")
@@ -141,18 +143,18 @@ func checkOperator(ctx context.Context, home, url string, running bool) Check {
 }
 
 // checkDatabase reads the whole database, unless a hub has it open.
-func checkDatabase(ctx context.Context, home string) Check {
+func checkDatabase(ctx context.Context, folder string) Check {
 	c := Check{What: "database"}
-	if storedElsewhere("server.Diagnose", home) != nil {
+	if home.StoredElsewhere("server.Diagnose", folder) != nil {
 		c.OK, c.Detail = true, "on a PostgreSQL server; the hub reports whether it is reachable"
 		return c
 	}
-	if _, err := os.Stat(filepath.Join(home, "hub.db")); err != nil {
+	if _, err := os.Stat(filepath.Join(folder, "hub.db")); err != nil {
 		c.Detail, c.Hint = "no database yet", "start the hub once: parley serve"
 		return c
 	}
-	store, err := openSQLite(home, sqlite.Options{})
-	if hub.CodeOf(err) == hub.CodeConflict && Running(home) {
+	store, err := home.OpenSQLite(folder, sqlite.Options{})
+	if hub.CodeOf(err) == hub.CodeConflict && Running(folder) {
 		c.OK, c.Detail = true, "in use by the hub; stop the hub for a full check"
 		return c
 	}

@@ -13,10 +13,12 @@ import (
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/coordination"
 	"github.com/parley-agents/parley/internal/operation/rpc"
+	"github.com/parley-agents/parley/internal/reach/peer"
 	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/signin"
 	"github.com/parley-agents/parley/internal/surface/mcptools"
+	"github.com/parley-agents/parley/internal/surface/routes"
 	"github.com/parley-agents/parley/internal/surface/web"
 	"github.com/parley-agents/parley/internal/work/fleet"
 )
@@ -56,7 +58,6 @@ func (s *Server) openOperations(context.Context) error {
 		Events:    s.outside,
 		InURL:     s.inURL,
 		Schedules: s.schedules,
-		Stops:     s.stops,
 		Keys:      s.keys,
 		SignIn:    s.signIn,
 		Journal:   s.journal,
@@ -81,15 +82,16 @@ func (s *Server) openOperations(context.Context) error {
 		Network: network{
 			Syncer: s.syncer, client: s.client, directory: s.opts.Coordination.Exchange, self: s.self, signing: s.vault.SigningKey(),
 		},
-		Bus:  s.hints,
-		Self: coord.AID(s.self.AID),
-		Repo: s.self.Repo,
-		Done: s.stopping,
+		Runner: s.checks,
+		Bus:    s.hints,
+		Self:   coord.AID(s.self.AID),
+		Repo:   s.self.Repo,
+		Done:   s.stopping,
 	}
 
-	s.meters = newMeters(s.store, s.metrics)
+	s.meters = routes.NewMeters(s.store, s.metrics)
 	s.dispatcher = rpc.NewDispatcher(
-		rpc.Recorder{Refused: s.journal.Refused, Used: s.journal.Used, Log: s.log, Observe: s.meters.observe, Capabilities: s.mail.Capabilities, Called: s.files.Active},
+		rpc.Recorder{Refused: s.journal.Refused, Used: s.journal.Used, Log: s.log, Observe: s.meters.Observe, Capabilities: s.mail.Capabilities, Called: s.files.Active},
 		api.Operations.Bind(s.services),
 		coordination.Operations.Bind(between),
 	)
@@ -102,7 +104,7 @@ func (s *Server) openSite(context.Context) error {
 		Operations: s.dispatcher, SignIn: s.signIn, Head: s.journal.Head, Bus: s.hints, Log: s.log, Stopping: s.stopping,
 		Version: s.opts.Version, Limits: s.mail.Limits(), Teams: s.teams != nil,
 		Figures: func() web.Figures {
-			f := s.meters.figures()
+			f := s.meters.Figures()
 			f.Disk, f.Free = diskUse(s.opts.Home)
 			return f
 		},
@@ -119,7 +121,7 @@ func (s *Server) openDoor(context.Context) error {
 	door := rpc.NewDoor(s.dispatcher, s.callers, s.opts.Coordination.Open)
 	s.unread.most = maxUnread
 	s.http = &http.Server{
-		Handler:           s.tracer.Handler(s.unread.bound(s.guard(cleanPaths(s.routes(door, s.meters)), s.site))),
+		Handler:           s.tracer.Handler(s.unread.bound(s.routes(door))),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second, // for bodies that no handler reads, too; an upload gets longer
 		IdleTimeout:       2 * time.Minute,
@@ -129,6 +131,20 @@ func (s *Server) openDoor(context.Context) error {
 	}
 	return nil
 }
+
+// routes returns the handler of every path of the hub.
+func (s *Server) routes(door *rpc.Door) http.Handler {
+	host, _, _ := net.SplitHostPort(s.opts.Addr)
+	return routes.New(routes.Options{
+		Store: s.store, Self: s.self, Vault: s.vault, Tools: s.tools, Journal: s.journal, Peers: s.peers, Syncer: func() *peer.Syncer { return s.syncer },
+		Mail: s.mail, Landings: s.landings, Proofs: s.proofs, Login: s.login, Gateway: s.gateway, Bus: s.hints, Log: s.log,
+		Addr: s.opts.Addr, Local: isLoopback(host), Hosts: s.opts.Hosts, Cert: s.cert, Version: s.opts.Version, Without: s.opts.Without, Began: s.began, Stopping: s.stopping,
+	}, door, s.meters, s.site)
+}
+
+// FailedChannels returns the channels that are off because their last check or attempt failed, with the reason
+// of each.
+func (s *Server) FailedChannels() map[string]string { return routes.FailedChannels(s.mail) }
 
 // withPeer notes the process at the other end of the socket in the home.
 func withPeer(ctx context.Context, conn net.Conn) context.Context {

@@ -3,11 +3,11 @@ package server
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/desk/home"
 	"github.com/parley-agents/parley/internal/engine/blobs"
 	"github.com/parley-agents/parley/internal/engine/bus"
 	"github.com/parley-agents/parley/internal/engine/postgres"
@@ -15,36 +15,13 @@ import (
 	"github.com/parley-agents/parley/internal/ground/spans"
 )
 
-// StoreFile names the database of a hub that is not in its home. It holds no secret.
-const StoreFile = "store"
-
-// An engine is the store of a hub, and what the hub needs of it beside hub.Store.
-// Package sqlite and package postgres implement it.
-type engine interface {
-	hub.Store
-	Fault(ctx context.Context) error                   // why it cannot be changed
-	EmptyLog(ctx context.Context) error                // leaves no text behind that was removed
-	SchemaDrift(ctx context.Context) ([]string, error) // differences from the tables that this version makes
-	// Dump emits everything, without the content of restricted handoffs unless asked.
-	Dump(ctx context.Context, begin func(schema int) error, emit func(table string, row []byte) error, restricted bool) error
-}
-
-// artifacts keeps content by its SHA-256.
-// On SQLite they are files; on PostgreSQL the database has them, and the files are
-// a cache.
-type artifacts interface {
-	Put(r io.Reader) (path, sha256 string, size int64, err error)
-	Open(sha256 string) (*os.File, error)
-	Remove(sha256 string) error
-}
-
 // openStore opens the store of the options: SQLite in the home, or PostgreSQL.
 // A home on PostgreSQL keeps the address of its database in StoreFile, so that a
 // hub without --store does not begin an empty database in the same home.
 func (s *Server) openStore(ctx context.Context) error {
 	o := s.opts
 	if o.Store == "" {
-		store, err := openSQLite(o.Home, sqlite.Options{Full: o.FullSync, Log: o.Log, Busy: o.busy})
+		store, err := home.OpenSQLite(o.Home, sqlite.Options{Full: o.FullSync, Log: o.Log, Busy: o.busy})
 		if err != nil {
 			return fmt.Errorf("server: open %s: %w", o.Home, err)
 		}
@@ -72,7 +49,7 @@ func (s *Server) openStore(ctx context.Context) error {
 }
 
 // traced returns the store as it is, or one whose changes within calls are spans.
-func (s *Server) traced(store engine) engine {
+func (s *Server) traced(store home.Engine) home.Engine {
 	if s.tracer == nil {
 		return store
 	}
@@ -80,12 +57,12 @@ func (s *Server) traced(store engine) engine {
 }
 
 // A tracedStore records changes as spans, with the time in the queue of changes.
-type tracedStore struct{ engine }
+type tracedStore struct{ home.Engine }
 
 // Update implements hub.Store.
 func (s tracedStore) Update(ctx context.Context, d hub.Durability, fn func(hub.Tx) error) error {
 	ctx, span := spans.Step(ctx, "store.update")
-	err := s.engine.Update(ctx, d, fn)
+	err := s.Engine.Update(ctx, d, fn)
 	span.End(err)
 	return err
 }
@@ -102,7 +79,7 @@ func (s *Server) hubName() string {
 // openArtifacts opens the store of artifacts, whose files lie in a folder of the home. The
 // folder must exist, because evidence has it as a root.
 func (s *Server) openArtifacts(context.Context) (err error) {
-	s.artifactDir = filepath.Join(s.opts.Home, artifactDir)
+	s.artifactDir = filepath.Join(s.opts.Home, home.ArtifactDir)
 	if err := os.MkdirAll(s.artifactDir, 0o700); err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
@@ -116,13 +93,4 @@ func (s *Server) openArtifacts(context.Context) (err error) {
 		s.content = s.postgres.Artifacts(files)
 	}
 	return nil
-}
-
-// storedElsewhere reports an error if the database of the hub in a home is not there.
-func storedElsewhere(op, home string) error {
-	if _, err := os.Stat(filepath.Join(home, StoreFile)); err != nil {
-		return nil
-	}
-	return hub.Errorf(hub.CodeNotEnabled, op, "the hub in %s has its database on a PostgreSQL server", home).
-		WithHint("start the hub and call it, or use PostgreSQL tools such as pg_dump")
 }

@@ -80,7 +80,7 @@ func (s *Server) SweepEvents(t testing.TB) {
 // PollSources asks vendors for events, as the work beside requests does.
 func (s *Server) PollSources(t testing.TB) {
 	t.Helper()
-	if err := s.pollAll(t.Context()); err != nil {
+	if err := s.polls.Poll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
-	"github.com/parley-agents/parley/internal/reach/evidence"
-	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/reservation"
 )
 
@@ -84,7 +81,6 @@ func (r Reservations) check() error {
 }
 
 // openFiles builds the service that decides which agent may change which file.
-// Its inspector has the operator's roots alone: the folder of artifacts is no working tree.
 func (s *Server) openFiles(context.Context) error {
 	if err := s.opts.Reservations.check(); err != nil {
 		return err
@@ -98,22 +94,20 @@ func (s *Server) openFiles(context.Context) error {
 		}
 	}
 
-	in, err := evidence.New(nil, &evidence.Options{Roots: s.roots.Paths})
-	if err != nil {
-		return fmt.Errorf("server: %w", err)
-	}
-	o := &reservation.Options{
-		Clock: s.clock, Bus: s.hints, Log: s.log, Idle: s.opts.Reservations.Idle,
+	sessions := reservation.NewSessions(s.clock, s.wakes, func(agent hub.AgentID) bool { return s.keeper.Busy(agent) })
+	service, err := reservation.New(s.store, s.trees, sessions, s.mail, &reservation.Options{
+		Clock: s.clock, Bus: s.hints, Log: s.log, Idle: s.opts.Reservations.Idle, Machine: s.machine(),
 		IdleOf: func(t hub.WorkingTree) time.Duration { return s.rulesOf(t).Idle },
 		Off:    func(t hub.WorkingTree) bool { return !s.rulesOf(t).Guarded() },
-	}
-	var trees reservation.Trees = evidence.NewTrees(in, "")
-	if s.postgres != nil {
-		o.Machine = s.postgres.Machine()
-		trees = distantTrees{evidence.NewTrees(in, o.Machine), s.distant}
-	}
-	s.trees = trees
-	s.files, err = reservation.New(s.store, trees, lives{s.clock, s.wakes, func(agent hub.AgentID) bool { return s.keeper.Busy(agent) }}, s.mail, o)
+		Stops: reservation.Stops{
+			Stopped: s.wakes.Stopped,
+			Works: func(r hub.Reader, agent hub.AgentID) (bool, error) {
+				return s.keeper.Successors(s.wakes).Works(r, agent)
+			},
+			Exceeded: func(r hub.Reader, agent hub.AgentID) (string, error) { return s.usage.Exceeded(r, agent) },
+		},
+	})
+	s.files = service
 	return err
 }
 
@@ -134,71 +128,4 @@ func (o Options) own(path string) Reservations {
 		}
 	}
 	return Reservations{}
-}
-
-// A distantTrees reads working trees where hubs of several machines share a store. Only the hub
-// of its machine answers for a tree.
-type distantTrees struct {
-	*evidence.Trees
-	distant *distantInspector
-}
-
-// Tree implements reservation.Trees.
-func (d distantTrees) Tree(ctx context.Context, path string) (hub.WorkingTree, error) {
-	t, err := d.Trees.Tree(ctx, path)
-	if hub.CodeOf(err) != hub.CodeOutsideRoots {
-		return t, err
-	}
-	machine, findErr := d.distant.machine(ctx, path)
-	if findErr == nil && machine != "" {
-		return t, hub.Errorf(hub.CodeUnreachable, "server.Tree", "%s is on %s: only the hub of that machine answers for it", path, machine)
-	}
-	return t, err
-}
-
-// lives knows the sessions of agents: those in terminals and of kept agents by their presence,
-// those of runs by the runs.
-type lives struct {
-	clock hub.Clock
-	wakes *wake.Machine
-	kept  func(hub.AgentID) bool // whether a turn of a kept agent runs
-}
-
-// openRuns bounds the runs of one agent that are considered.
-const openRuns = 20
-
-// Life implements reservation.Sessions.
-func (l lives) Life(r hub.Reader, agent hub.AgentID, session string) (hub.SessionLife, error) {
-	if isRevoked, err := l.isRevoked(r, agent); err != nil || isRevoked {
-		return hub.SessionLife{Known: isRevoked, Over: isRevoked}, err
-	}
-	if l.kept(agent) {
-		return hub.SessionLife{Known: true, Busy: true}, nil
-	}
-	if session == "" {
-		return l.wakes.Life(r, agent, session)
-	}
-	runs, err := r.Runs(hub.RunQuery{Agent: agent, Limit: openRuns})
-	if err != nil {
-		return hub.SessionLife{}, err
-	}
-	for _, v := range runs {
-		if v.Session == session || string(v.ID) == session {
-			return hub.SessionLife{Known: true, Over: v.State.Over(), Busy: v.State == hub.RunRunning, Seen: v.StartedAt}, nil
-		}
-	}
-	return l.wakes.Life(r, agent, session)
-}
-
-// isRevoked reports whether an agent had a key of its own and has no valid one any more: none of
-// its sessions can go on.
-func (l lives) isRevoked(r hub.Reader, agent hub.AgentID) (bool, error) {
-	keys, err := r.Keys(agent)
-	if err != nil {
-		return false, err
-	}
-	now := l.clock.Now()
-	isLive := func(k hub.Key) bool { return k.Live(now) }
-	isOwn := func(k hub.Key) bool { return !k.Lent() }
-	return slices.ContainsFunc(keys, isOwn) && !slices.ContainsFunc(keys, isLive), nil
 }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/ground/spans"
 	"github.com/parley-agents/parley/internal/service/keys"
@@ -42,37 +41,6 @@ func (s *Server) openTracer(context.Context) error {
 func (s *Server) closeTracer() error {
 	s.tracer.Close()
 	return nil
-}
-
-// checkHome returns the path of a home from the root, because parts of the hub start programs in
-// other folders. It refuses a home that was used before and has no database now, and one whose
-// database is another than the store asked for.
-// A home with a key and without a database is refused because the disk may be the wrong
-// one: a hub with an empty database would look as if its messages were gone.
-func checkHome(given, store string) (home string, err error) {
-	const op = "server.New"
-	if given == "" {
-		return "", hub.Errorf(hub.CodeInvalid, op, "a hub needs a home folder")
-	}
-	if home, err = filepath.Abs(given); err != nil {
-		return "", hub.Errorf(hub.CodeInvalid, op, "find the home %s: %v", given, err)
-	}
-	_, keyErr := os.Stat(filepath.Join(home, OperatorKeyFile))
-	_, dbErr := os.Stat(filepath.Join(home, "hub.db"))
-	_, elsewhere := os.Stat(filepath.Join(home, StoreFile))
-	switch {
-	case store != "" && dbErr == nil:
-		return "", hub.Errorf(hub.CodeConflict, op, "%s has its own database, hub.db, but --store names another", home).WithHint("use another --home, or omit --store")
-	case store != "":
-		return home, nil
-	case elsewhere == nil:
-		return "", hub.Errorf(hub.CodeConflict, op, "the hub in %s has its database on a PostgreSQL server", home).WithHint("set it with --store, or use another --home")
-	}
-	if keyErr == nil && errors.Is(dbErr, fs.ErrNotExist) {
-		return "", hub.Errorf(hub.CodeDegraded, op, "%s was used by a hub, but its database hub.db is missing", home).
-			WithHint("restore hub.db from a backup, or use another --home to start over")
-	}
-	return home, nil
 }
 
 // ensureOperator keeps the operator's secret in a file that only the owner of

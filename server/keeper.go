@@ -1,10 +1,8 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"strings"
 
@@ -14,6 +12,7 @@ import (
 	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/reach/workshop"
 	"github.com/parley-agents/parley/internal/service/run"
+	"github.com/parley-agents/parley/internal/service/usage"
 	"github.com/parley-agents/parley/internal/work/keeper"
 )
 
@@ -25,7 +24,7 @@ func (s *Server) openKeeper(context.Context) error {
 	o := keeper.Options{
 		Home: s.opts.Home, URL: s.url, Version: s.opts.Version, Clock: s.clock, Log: s.log, Bus: s.hints, Running: s.opts.Kept,
 		Tools:  rpc.Titles(api.Operations.Bind(nil), coordination.Operations.Bind(nil)),
-		Record: s.recordTurn, Summary: s.openWork, AskFiles: s.askFile, RecordUsage: s.recordTurnUsage, Blocked: s.blocked, Stopped: s.stopped, CannotGoOn: s.cannotGoOn, Returned: s.returned, Onward: s.onward, OpenTasks: s.hasTasks, HasSuccessor: s.hasSuccessor, Patience: s.opts.Patience, DenyUnanswered: s.deniesUnanswered, Tell: s.mail.TellOperator, Ask: s.mail.AskOperator, Announce: s.mail.Announce,
+		Record: s.recordTurn, Summary: s.handoffs.OpenWork, AskFiles: s.files.Guard, Exceeded: s.usage.Exceeded, RecordUsage: s.recordTurnUsage, Blocked: s.usage.WhyBlocked, Stopped: s.wakes.WhyStopped, VendorOf: usage.VendorOf, CannotGoOn: s.cannotGoOn, Returned: s.returned, Onward: s.onward, OpenTasks: func(ctx context.Context, agent hub.AgentID) bool { return s.continuations.HasTasks(ctx, agent) }, HasSuccessor: s.hasSuccessor, Patience: s.opts.Patience, DenyUnanswered: s.deniesUnanswered, Tell: s.mail.TellOperator, Ask: s.mail.AskOperator, Announce: s.mail.Announce,
 	}
 	if s.postgres != nil {
 		o.Machine = s.postgres.Machine()
@@ -45,37 +44,15 @@ func (s *Server) deniesUnanswered(dir string) bool {
 	return s.opts.ReservationsIn(dir).Unreachable == UnreachableDeny
 }
 
+// recordTurnUsage records the model calls of a turn of a kept agent.
+func (s *Server) recordTurnUsage(ctx context.Context, u keeper.TurnUsage) (record string, err error) {
+	return s.usage.RecordTurn(ctx, usage.Turn(u))
+}
+
 // recordTurn records a turn of a kept agent that ended with a report as a run, whose
 // verdict is the hub's own.
 func (s *Server) recordTurn(ctx context.Context, r hub.Run) (hub.Run, error) {
 	return s.runs.Record(ctx, run.Beginning{ID: r.ID, Agent: r.Agent, Task: r.Task, Dir: r.Dir}, endingOf(r))
-}
-
-// openWork returns the open handoffs of an agent, for a session that knows nothing of
-// them.
-// It is a text for the model, at most twenty lines of it, and "" without open work.
-func (s *Server) openWork(ctx context.Context, agent hub.AgentID) (string, error) {
-	open, err := s.handoffs.List(ctx, hub.Caller{Kind: hub.CallerAgent, ID: agent}, hub.HandoffQuery{To: agent, States: hub.ActiveHandoffs, Limit: 20}, true)
-	if err != nil || len(open.Handoffs) == 0 {
-		return "", err
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "[parley] This is a new session of %s. Its open work:\n", agent)
-	err = s.store.View(ctx, func(r hub.Reader) error {
-		for _, h := range open.Handoffs {
-			short, err := r.ShortID(string(h.ID))
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(&b, "- handoff %s, %s, from %s: %s\n", cmp.Or(string(short), string(h.ID)), h.Status, h.From, h.Title)
-		}
-		return nil
-	})
-	if err != nil {
-		return "", err
-	}
-	b.WriteString("The handoff tool of parley (acp_handoff) shows each of them.")
-	return b.String(), nil
 }
 
 // agentCommands runs the commands of kept agents in the workshop of checks.

@@ -8,6 +8,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/desk/cli"
+	"github.com/parley-agents/parley/internal/desk/home"
 	"github.com/parley-agents/parley/internal/ground/process"
 	"github.com/parley-agents/parley/internal/reach/gateway"
 	"github.com/parley-agents/parley/internal/reach/notify"
@@ -115,7 +116,7 @@ func (s *Server) openMessages(context.Context) (err error) {
 		o.Capabilities = map[string]func() hub.Capability{"gateway": s.gateway.State, "workq": s.gateway.QueueState}
 	}
 	if !s.opts.NoInboxFiles {
-		o.InboxDir = filepath.Join(s.opts.Home, inboxDir)
+		o.InboxDir = filepath.Join(s.opts.Home, home.InboxDir)
 	}
 	if s.postgres != nil {
 		o.WaitsElsewhere = s.postgres.WaitsElsewhere

@@ -10,12 +10,12 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/desk/home"
 	"github.com/parley-agents/parley/internal/ground/federation"
 	"github.com/parley-agents/parley/internal/ground/handshake"
 	"github.com/parley-agents/parley/internal/ground/vault"
@@ -45,23 +45,17 @@ type Coordination struct {
 	StrictUpdate bool
 }
 
-// Places in a hub's home that coordination needs.
-const (
-	secretsFile = "secrets.key" // from which the hub's own secrets follow
-	sharedDir   = "shared"      // files that repositories share
-)
-
 // openIdentity reads the hub's own names and secrets, and builds the service of keys.
 // The address for peers is the one that other hubs are given, and may be that of a
 // proxy.
 func (s *Server) openIdentity(ctx context.Context) error {
 	c := s.opts.Coordination
-	home, err := federation.ParseEndpoint(cmp.Or(c.URL, s.url))
+	endpoint, err := federation.ParseEndpoint(cmp.Or(c.URL, s.url))
 	if err != nil {
 		return fmt.Errorf("server: the address for peers: %w", err)
 	}
 	s.self = peer.Self{
-		AID: string(c.AID), URL: home, Repo: c.Repo, Role: c.Role, Language: c.Language, Version: s.opts.Version,
+		AID: string(c.AID), URL: endpoint, Repo: c.Repo, Role: c.Role, Language: c.Language, Version: s.opts.Version,
 		ContractTypes: words(coord.ContractTypes), ContextTypes: words(coord.PacketTypes),
 	}
 	if c.AID == "" {
@@ -72,7 +66,7 @@ func (s *Server) openIdentity(ctx context.Context) error {
 		return err
 	}
 
-	if s.vault, err = vault.Open(filepath.Join(s.opts.Home, secretsFile)); err != nil {
+	if s.vault, err = vault.Open(filepath.Join(s.opts.Home, home.SecretsFile)); err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
 	s.keys = keys.New(s.store, &keys.Options{Clock: s.clock, Bus: s.hints, Self: coord.AID(s.self.AID), Shared: s.postgres != nil})
@@ -127,7 +121,7 @@ func (s *Server) openCallers(context.Context) (err error) {
 
 // openShared opens the folder of files that repositories share.
 func (s *Server) openShared(context.Context) error {
-	dir := filepath.Join(s.opts.Home, sharedDir)
+	dir := filepath.Join(s.opts.Home, home.SharedDir)
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
 		s.shared, err = os.OpenRoot(dir)
@@ -148,7 +142,7 @@ func (s *Server) openContracts(ctx context.Context) error {
 	}
 	s.contracts = contract.New(s.store, &contract.Options{
 		Log: s.log, Bus: s.hints, Self: coord.AID(s.self.AID), Repo: s.self.Repo, Endpoint: s.self.URL,
-		Sender: s.mail, Local: s.keys.Local, Taken: s.keys.Taken, People: people{s.notifier}, Repositories: contractRepositories{repositories{s}}, Runner: contractRepositories{repositories{s}}, Files: s.shared, Limits: limits, Strict: s.opts.Coordination.StrictUpdate,
+		Sender: s.mail, Local: s.keys.Local, Taken: s.keys.Taken, People: people{s.notifier}, Repositories: contract.NewRepositories(s.store, s.repos), Files: s.shared, Limits: limits, Strict: s.opts.Coordination.StrictUpdate,
 	})
 
 	// Environments of before they were declared: those that the operator or CI used are declared once.
@@ -277,8 +271,7 @@ type around struct {
 
 // Pending returns the peers that wait for the operator.
 func (a around) Pending(ctx context.Context) ([]federation.PeerStatus, error) {
-	all, err := a.syncer.Standings(ctx)
-	return slices.DeleteFunc(all, func(p federation.PeerStatus) bool { return p.State != hub.PeerPending }), err
+	return a.syncer.Pending(ctx)
 }
 
 // Free returns the free bytes on the disk of the home; negative if unknown.

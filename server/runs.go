@@ -28,7 +28,7 @@ func (s *Server) openRepeater(context.Context) error {
 func (s *Server) askFiles(r hub.Run, _ string) acpguard.Ask {
 	actor := hub.Caller{Kind: hub.CallerAgent, ID: r.Agent}
 	return func(ctx context.Context, q reservation.Question) (reservation.Answer, error) {
-		return s.askFile(ctx, actor, q)
+		return s.files.Guard(ctx, actor, q)
 	}
 }
 
@@ -59,7 +59,7 @@ func (o ownRuns) EndRun(ctx context.Context, r hub.Run) (hub.Run, error) {
 
 // RecordUsage records the model calls of a run.
 func (o ownRuns) RecordUsage(ctx context.Context, r hub.Run, cli string, calls []hub.ModelCall) error {
-	return o.recordUsage(ctx, r, cli, calls)
+	return o.usage.RecordRun(ctx, r, cli, calls)
 }
 
 // Tools returns the hub's tools.

@@ -20,8 +20,9 @@
 //
 // A request passes these layers, from the outside in: the bound on connections
 // (boundedListener), the bound on unread answers (unread), the check of host and
-// origin (guard), the routes, and the door of package rpc, which identifies the
-// caller and finds the operation. Services decide; nothing in this package does.
+// origin and the paths (package routes), and the door of package rpc, which identifies
+// the caller and finds the operation. Services decide; nothing in this package does,
+// and a test of the repository holds it.
 //
 // # Guarantees
 //
@@ -36,8 +37,8 @@
 //
 // # Beside a running hub
 //
-// [OpenRecords], [Import], [CopyStore] and [Diagnose] work on a home without
-// serving it. The first three need the home for themselves; Diagnose also asks a
+// [OpenRecords], [Import] and [CopyStore] of package home and [Diagnose] work on a home
+// without serving it. The first three need the home for themselves; Diagnose also asks a
 // hub that runs.
 //
 // The package reads no configuration file and no command line, and handles no
@@ -60,6 +61,7 @@ import (
 
 	"github.com/parley-agents/parley/channel"
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/desk/home"
 	"github.com/parley-agents/parley/internal/engine/postgres"
 	"github.com/parley-agents/parley/internal/engine/sqlite"
 	"github.com/parley-agents/parley/internal/ground/handshake"
@@ -96,7 +98,9 @@ import (
 	"github.com/parley-agents/parley/internal/service/signin"
 	"github.com/parley-agents/parley/internal/service/team"
 	"github.com/parley-agents/parley/internal/service/usage"
+	"github.com/parley-agents/parley/internal/surface/intake"
 	"github.com/parley-agents/parley/internal/surface/mcptools"
+	"github.com/parley-agents/parley/internal/surface/routes"
 	"github.com/parley-agents/parley/internal/surface/web"
 	"github.com/parley-agents/parley/internal/work/keeper"
 	runner "github.com/parley-agents/parley/internal/work/run"
@@ -205,18 +209,12 @@ type Options struct {
 // DefaultAddr is where a hub listens unless told otherwise.
 const DefaultAddr = "127.0.0.1:7420"
 
-// Files in a hub's home.
-// The names are part of the format of a home: commands and other programs read
-// them.
+// Files in a hub's home that commands and other programs read.
 const (
-	OperatorKeyFile = "operator.key" // the operator's secret
-	SocketFile      = "hub.sock"     // where the operator's key is accepted, while the hub runs
-	URLFile         = "url"          // where the hub listens, while it runs
-	countsFile      = "counted"      // calls that are counted for the journal, with the ending .0 or .1
-	inboxDir        = "inbox"
-	artifactDir     = "artifacts"
-	teamspaceDir    = "_shared/teamspaces"
-	worksDir        = "works" // the states of worktrees, by repository and handoff
+	OperatorKeyFile = home.OperatorKeyFile // the operator's secret
+	SocketFile      = home.SocketFile      // where the operator's key is accepted, while the hub runs
+	URLFile         = home.URLFile         // where the hub listens, while it runs
+	StoreFile       = home.StoreFile       // names the database of a hub that is not in its home
 )
 
 // A Server is a hub that listens. Serve makes it answer. The fields are set while
@@ -239,13 +237,13 @@ type Server struct {
 
 	// The store and the things that parts share. Exactly one of sqlite and postgres
 	// is set; store is that one, perhaps inside of a tracedStore.
-	store       engine
+	store       home.Engine
 	sqlite      *sqlite.Store   // nil on PostgreSQL
 	postgres    *postgres.Store // nil on SQLite
 	home        io.Closer       // the lock of the home on PostgreSQL
 	clock       hub.Clock       // steady
 	shared      *os.Root        // files that repositories share
-	content     artifacts
+	content     home.Artifacts
 	artifactDir string // holds the files of content
 	hints       hub.Bus
 	listener    net.Listener
@@ -264,7 +262,7 @@ type Server struct {
 	callers   *callers.Service
 	signIn    *signin.Service
 	journal   *journal.Journal
-	records   *Records
+	records   *home.Records
 	mail      *mailroom.Mailroom
 	wakes     *wake.Machine
 	gateway   *gateway.Client // nil without one
@@ -276,17 +274,18 @@ type Server struct {
 	teams     *team.Service   // nil if teamspaces are off
 	folders   *folder.Folders // nil with teams
 	inspector *evidence.Inspector
-	distant   *distantInspector // nil on SQLite
+	distant   *evidence.Distant // nil on SQLite
 	files     *reservation.Service
 	trees     reservation.Trees
 	checks    *check.Service
 	shop      *workshop.Shop
 	landings  *landing.Service
-	copies    *clone.Copies // of repositories, for checks
+	copies    *clone.Copies // of repositories
+	repos     *clone.Repositories
 	usage     *usage.Service
 	outside   *event.Service // events from outside
 	schedules *schedule.Service
-	polls     pollWork
+	polls     *intake.Poller
 
 	continuations *continuation.Service
 	runs          *run.Service
@@ -300,7 +299,7 @@ type Server struct {
 
 	// The surfaces in front of the services.
 	head       hub.Head // of the journal when the server began
-	meters     *meters
+	meters     *routes.Meters
 	dispatcher *rpc.Dispatcher
 	tools      *mcptools.Handler
 	site       *web.Handler
@@ -338,7 +337,7 @@ func New(ctx context.Context, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if opts.Home, err = checkHome(opts.Home, opts.Store); err != nil {
+	if opts.Home, err = home.Check(opts.Home, opts.Store); err != nil {
 		return nil, err
 	}
 	on, err := features(opts.Without)
@@ -373,11 +372,6 @@ func (s *Server) askStop() {
 	default: // it stops already
 	}
 }
-
-// Running reports whether a hub runs in a home now. A hub that was killed leaves its
-// address behind, where another program may listen by now.
-// The lock of the home is the proof, which the system releases with its process.
-func Running(home string) bool { return sqlite.Locked(home) }
 
 // Serve answers until ctx ends or the operator stops the hub, then stops in order: no new calls, waiting
 // calls are answered, work under way is finished, the store is closed.

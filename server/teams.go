@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/desk/home"
 	"github.com/parley-agents/parley/internal/service/folder"
 	"github.com/parley-agents/parley/internal/service/team"
 )
@@ -29,7 +30,10 @@ var Features = slices.Clone(hub.Features)
 // openTeams builds the service of teams.
 // Tasks of teams go through the queue of the gateway if that has one.
 func (s *Server) openTeams(context.Context) (err error) {
-	o := &team.Options{Clock: s.clock, Log: s.log, Artifacts: s.content, MergeSLA: s.opts.MergeSLA, Bus: s.hints, Files: filesOf{s}, Checks: checksOf{s}, Works: worksOf{s}}
+	o := &team.Options{Clock: s.clock, Log: s.log, Artifacts: s.content, MergeSLA: s.opts.MergeSLA, Bus: s.hints, Files: s.files, Checks: s.checks, Works: s.inspector}
+	if s.distant != nil {
+		o.Works = s.distant
+	}
 	if s.hasQueue() {
 		o.Queue = s.gateway
 	}
@@ -41,57 +45,8 @@ func (s *Server) openTeams(context.Context) (err error) {
 func (s *Server) openFolders(context.Context) error {
 	root := s.opts.Teamspaces
 	if root == "" {
-		root = filepath.Join(s.opts.Home, teamspaceDir)
+		root = filepath.Join(s.opts.Home, home.TeamspaceDir)
 	}
 	s.folders = folder.New(s.store, s.content, root, &folder.Options{Clock: s.clock, Bus: s.hints, Log: s.log})
 	return nil
-}
-
-// filesOf reserves the files of tasks. The service of reservations needs the roots and is opened
-// after that of teams.
-type filesOf struct{ *Server }
-
-// ReserveScope implements team.Files.
-func (f filesOf) ReserveScope(ctx context.Context, actor hub.Caller, scope hub.FileScope) (reserved, warnings []string) {
-	return f.files.ReserveScope(ctx, actor, scope)
-}
-
-// Done implements team.Files.
-func (f filesOf) Done(tx hub.Tx, actor hub.Caller, task hub.TaskID, handoff hub.HandoffID) ([]hub.Message, error) {
-	return f.files.Done(tx, actor, task, handoff)
-}
-
-// worksOf compares the worktrees of tasks. The inspector is opened after the service of teams.
-type worksOf struct{ *Server }
-
-// State implements team.Works.
-func (w worksOf) State(ctx context.Context, path string, name hub.HandoffID) (hub.WorkState, error) {
-	return w.reader().State(ctx, path, name)
-}
-
-// Compare implements team.Works.
-func (w worksOf) Compare(ctx context.Context, q hub.Comparison) (hub.WorkChange, error) {
-	return w.reader().Compare(ctx, q)
-}
-
-// reader returns what reads worktrees: on PostgreSQL also those of other machines.
-func (w worksOf) reader() team.Works {
-	if w.distant != nil {
-		return w.distant
-	}
-	return w.inspector
-}
-
-// checksOf runs the checks of tasks. The service of checks needs the roots and is opened after that of
-// teams.
-type checksOf struct{ *Server }
-
-// Known implements team.Checks.
-func (c checksOf) Known(ctx context.Context, folder string) ([]string, error) {
-	return c.checks.Known(ctx, folder)
-}
-
-// CheckTask implements team.Checks.
-func (c checksOf) CheckTask(ctx context.Context, actor hub.Caller, t hub.Task) (hub.Progress, []hub.CheckResult, error) {
-	return c.checks.CheckTask(ctx, actor, t)
 }

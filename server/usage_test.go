@@ -405,7 +405,7 @@ func TestStopNow(t *testing.T) {
 			t.Errorf("before: %+v", got)
 		}
 		mustCall(t, y.as(y.operator), api.StopTurns, api.StopTurnsParams{Of: "planner"})
-		if got := ask(); got.Decision != reservation.Deny || got.Reason != api.ReasonStopped || !strings.Contains(got.Text, "stopped") {
+		if got := ask(); got.Decision != reservation.Deny || got.Reason != reservation.ReasonStopped || !strings.Contains(got.Text, "stopped") {
 			t.Errorf("stopped: %+v", got)
 		}
 		for _, p := range []api.WakePauseParams{{Agent: "planner"}, {All: true}} {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/desk/home"
 	"github.com/parley-agents/parley/internal/reach/evidence"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/contract"
@@ -23,7 +24,7 @@ import (
 // openJournal builds the journal.
 func (s *Server) openJournal(context.Context) error {
 	s.journal = journal.New(s.store, &journal.Options{
-		Clock: s.clock, Bus: s.hints, Log: s.log, Slate: filepath.Join(s.opts.Home, countsFile),
+		Clock: s.clock, Bus: s.hints, Log: s.log, Slate: filepath.Join(s.opts.Home, home.CountsFile),
 	})
 	return nil
 }
@@ -51,14 +52,14 @@ func (s *Server) openRoots(ctx context.Context) (err error) {
 // read them.
 func (s *Server) openRecords(context.Context) error {
 	consumers := slices.Concat(s.mail.Consumers(), []string{wake.Cursor, metrics.Cursor, proof.Cursor}, s.notifier.Cursors())
-	if s.folders != nil {
+	if slices.Contains(s.features, hub.FeatureTeamspaces) {
 		consumers = append(consumers, folder.Cursor)
 	}
 	if slices.ContainsFunc(contract.EventKinds, s.notifier.Wants) {
 		consumers = append(consumers, contract.EventCursor)
 	}
-	s.records = newRecords(s.store, s.sqlite, s.opts.Home, s.hubName(), records.Options{
-		Clock: s.clock, Bus: s.hints, Log: s.log, Consumers: consumers, Artifacts: s.content, Refs: landedRefs{s},
+	s.records = home.NewRecords(s.store, s.sqlite, s.opts.Home, s.hubName(), records.Options{
+		Clock: s.clock, Bus: s.hints, Log: s.log, Consumers: consumers, Artifacts: s.content, Refs: s.repos,
 	})
 	return nil
 }
@@ -66,9 +67,9 @@ func (s *Server) openRecords(context.Context) error {
 // openProofs builds the tree over the journal, from which files for strangers are made.
 func (s *Server) openProofs(context.Context) error {
 	s.proofs = proof.New(s.store, s.vault.LogKey(), &proof.Options{
-		Clock: s.clock, Bus: s.hints, Log: s.log, Archived: s.records.Archived, Call: s.callHub, TellOperator: s.mail.TellOperator, Announce: s.mail.Announce,
+		Clock: s.clock, Bus: s.hints, Log: s.log, Archived: s.records.Archived, Call: s.client.Call, TellOperator: s.mail.TellOperator, Announce: s.mail.Announce,
 	})
-	s.records.proofs = s.proofs
+	s.records.Proofs = s.proofs
 	return nil
 }
 
@@ -77,7 +78,7 @@ func (s *Server) openProofs(context.Context) error {
 // are claims as well.
 func (s *Server) openInspector(context.Context) (err error) {
 	s.inspector, err = evidence.New([]string{s.artifactDir}, &evidence.Options{
-		Roots: s.roots.Paths, Kept: filepath.Join(s.opts.Home, worksDir),
+		Roots: s.roots.Paths, Kept: filepath.Join(s.opts.Home, home.WorksDir),
 	})
 	if err != nil {
 		return fmt.Errorf("server: %w", err)
@@ -87,7 +88,7 @@ func (s *Server) openInspector(context.Context) (err error) {
 
 // openDistant builds the inspector that asks hubs on other machines.
 func (s *Server) openDistant(context.Context) error {
-	s.distant = &distantInspector{s.inspector, s.postgres, repositories{s}}
+	s.distant = evidence.NewDistant(s.inspector, s.postgres)
 	return nil
 }
 

@@ -46,7 +46,7 @@ var layers = map[string][]string{
 	"internal/ground/effects":         {},                                // what a shell command does to files; the one owner of the parser
 	"internal/ground/attest":          {},                                // the formats of proofs for strangers: signed notes, in-toto, DSSE
 	"internal/ground/git":             {},                                // git without the programs that a repository names; evidence, runs and the demo use it
-	"internal/reach/clone":            {"internal/ground/git"},           // the hub's copies of repositories; checks and landings use it
+	"internal/reach/clone":            {"hub", "internal/ground/git"},    // the hub's copies of repositories; checks, landings, contracts and continuations read and write repositories by it
 
 	"internal/ground/checkfile":  {"hub", "internal/ground/digest", "internal/ground/strictyaml"}, // the checks of a repository's own file: the service that trusts them and "parley up" read them alike
 	"internal/ground/strictyaml": {"hub"},                                                         // the configuration and files of agents; one owner of the YAML module
@@ -131,12 +131,12 @@ var layers = map[string][]string{
 	"internal/service/proof":        {"hub", "hub/coord", "internal/ground/attest", "internal/ground/shape", "internal/ground/strictjson"}, // shape: the hash of a package
 	"internal/service/records":      {"hub", "internal/ground/durable", "internal/ground/shape"},                                           // envelopes in files are read as strictly as those that come in
 	"internal/service/check":        {"hub", "internal/ground/checkfile", "internal/ground/effects", "internal/ground/text/tail"},          // effects: pathspecs; declares what it needs of repositories and of the runner
-	"internal/service/contract":     {"hub", "internal/ground/federation", "internal/ground/digest", "compat"},                             // digest: names of pairs of contents
+	"internal/service/contract":     {"hub", "internal/ground/federation", "internal/ground/digest", "internal/ground/git", "compat"},      // digest: names of pairs of contents; git: the remotes by which a repository is one of a project
 	"internal/service/deliberation": {"hub"},                                                                                               // declares what it needs of the mailroom
 	"internal/service/event":        {"hub", "internal/ground/text/shorten"},                                                               // declares what it needs of the mailroom and the vault
 	"internal/service/folder":       {"hub", "internal/ground/durable"},
 	"internal/service/handoff":      {"hub", "internal/ground/shape", "internal/ground/strictjson"},
-	"internal/service/landing":      {"hub", "internal/ground/text/shorten", "internal/ground/text/tail"},                                                                                 // declares what it needs of git, checks, contracts, handoffs and the mailroom
+	"internal/service/landing":      {"hub", "internal/ground/shape", "internal/ground/text/shorten", "internal/ground/text/tail"},                                                        // shape: the package of a handoff says whose review its work needs; declares what it needs of git, checks, contracts, handoffs and the mailroom
 	"internal/service/mailroom":     {"hub", "internal/ground/contact", "internal/ground/durable", "internal/ground/text/nearest", "internal/ground/shape", "internal/ground/strictjson"}, // durable: inbox files
 	"internal/service/reservation":  {"hub", "internal/ground/effects", "internal/ground/text/shorten"},                                                                                   // effects: what a command does to files; declares what it needs of working trees, sessions and the mailroom
 	"internal/service/roots":        {"hub"},
@@ -160,6 +160,11 @@ var layers = map[string][]string{
 		"internal/reach/forge", "internal/service/event", "internal/service/schedule", // forge: the address of a vendor's API
 		"internal/work/keeper", "internal/reach/wake", // wake/ operations: their parameters are those of the machine
 		"internal/work/run", "protocol/sandbox", // recordings of runs and runs again: the files of runs, and the permissions of an agent
+	},
+	// The paths that are no operations. Their pages call one service each and write its answer.
+	"internal/surface/routes": {
+		"hub", "hub/schema", "internal/ground/federation", "internal/ground/handshake", "internal/ground/vault", "internal/operation/api", "internal/operation/coordination", "internal/operation/rpc", "internal/reach/gateway", "internal/reach/peer",
+		"internal/service/journal", "internal/service/landing", "internal/service/mailroom", "internal/service/metrics", "internal/service/peers", "internal/service/proof", "internal/service/signin", "internal/surface/mcptools", "internal/surface/web", // web: the figures on the page
 	},
 	"internal/surface/intake":         {"hub", "internal/reach/forge", "internal/service/event"}, // webhooks: signatures and forms of vendors
 	"internal/operation/coordination": {"hub", "compat", "internal/ground/federation", "internal/ground/text/shorten", "internal/ground/strictjson", "internal/operation/rpc", "internal/service/callers", "internal/service/contract", "internal/service/keys", "internal/service/peers"},
@@ -187,14 +192,16 @@ var layers = map[string][]string{
 	"internal/work/keeper": {"hub", "internal/work/acpguard", "protocol/acp", "protocol/acp/acpv1", "protocol/acp/acpv2", "channel", "protocol/jsonrpc", "protocol/report", "protocol/sandbox", "internal/desk/quota", "internal/ground/text/shorten", "internal/ground/spans", "internal/desk/cli", "internal/work/fleet", "internal/reach/wake", "internal/work/run", "internal/service/reservation", "internal/service/roots"}, // roots: the folders that hold the hub's keys; cli: agents whose permissions are not refused; reservation: the types of questions about files
 
 	// What puts it together, and the command.
-	"server": { // shape: the package of a handoff says whose review its work needs; cli and transcript: the usage in the files that a hook names
-		"hub", "internal/ground/federation", "internal/ground/handshake", "hub/schema", "internal/ground/durable", "internal/engine/sqlite", "internal/engine/postgres", "internal/engine/blobs", "internal/engine/bus",
-		"internal/service/attention", "internal/service/callers", "internal/service/contract", "internal/service/deliberation", "internal/service/folder", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom", "internal/service/metrics", "internal/service/peers",
-		"internal/reach/forge", "internal/service/event", "internal/service/schedule", "internal/surface/intake",
-		"internal/ground/git", "internal/reach/clone", "internal/reach/workshop", "internal/service/check", "internal/service/continuation", "internal/service/landing", "internal/service/proof", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/team", "internal/service/usage", "internal/ground/shape", "internal/ground/vault",
-		"channel", "internal/work/acpguard", "internal/work/keeper", "internal/ground/process", "internal/work/run", "internal/desk/cli", "internal/desk/transcript", "internal/work/fleet", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/wake",
-		"internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/surface/mcptools", "internal/surface/web", "internal/service/signin", "internal/ground/spans",
+	"server": { // cli and transcript: the usage in the files that a hook names
+		"hub", "channel", "internal/ground/federation", "internal/ground/git", "internal/ground/handshake", "internal/ground/process", "internal/ground/spans", "internal/ground/vault", "internal/desk/home", "internal/engine/sqlite", "internal/engine/postgres", "internal/engine/blobs", "internal/engine/bus",
+		"internal/service/attention", "internal/service/callers", "internal/service/check", "internal/service/continuation", "internal/service/contract", "internal/service/deliberation", "internal/service/event", "internal/service/folder", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/landing", "internal/service/mailroom", "internal/service/metrics", "internal/service/peers",
+		"internal/service/proof", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/schedule", "internal/service/signin", "internal/service/team", "internal/service/usage",
+		"internal/reach/clone", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/wake", "internal/reach/workshop",
+		"internal/desk/cli", "internal/desk/transcript", "internal/work/acpguard", "internal/work/fleet", "internal/work/keeper", "internal/work/run",
+		"internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/surface/intake", "internal/surface/mcptools", "internal/surface/routes", "internal/surface/web",
 	},
+	// The home of a hub as a folder: a running hub and commands without one open, copy and verify it.
+	"internal/desk/home": {"hub", "internal/ground/durable", "internal/engine/sqlite", "internal/engine/postgres", "internal/engine/blobs", "internal/service/proof", "internal/service/records"},
 	// The view of a hub in a terminal: a client of the tables, as every command.
 	"internal/desk/watch": {"hub", "internal/service/attention", "internal/service/handoff", "internal/service/mailroom", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination"},
 	// The windows of editors on kept agents.
@@ -280,8 +287,8 @@ var owners = map[string][]string{
 	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/ground/shape", "protocol/comply/rules", "compat"}, // comply and compat must not depend on a hub
 	"github.com/golang-jwt/jwt/v5":             {"internal/service/callers"},
 	"github.com/go-json-experiment/json":       {"protocol/acp/internal/wire", "protocol/comply/jsont", "protocol/jsonrpc", "internal/ground/shape", "internal/ground/strictjson", "internal/operation/rpc", "internal/operation/api", "internal/operation/coordination"},
-	"github.com/prometheus/client_golang":      {"server"},
-	"github.com/prometheus/client_model":       {"server"}, // the counts of the module above, as the page shows them
+	"github.com/prometheus/client_golang":      {"internal/surface/routes"},
+	"github.com/prometheus/client_model":       {"internal/surface/routes"}, // the counts of the module above, as the page shows them
 	"go.opentelemetry.io/otel":                 {"internal/ground/spans"},
 	"go.opentelemetry.io/proto/otlp":           {"internal/ground/spans"},
 	"google.golang.org/protobuf":               {"internal/ground/spans"}, // the form in which the modules above send

@@ -105,7 +105,7 @@ func (s *Store) Away(machine string) bool {
 }
 
 // A MachineRoot is a root of some machine.
-type MachineRoot struct{ Path, Machine string }
+type MachineRoot = hub.MachineRoot
 
 // MachineRoots returns the roots of all machines.
 func (s *Store) MachineRoots(ctx context.Context) (all []MachineRoot, err error) {

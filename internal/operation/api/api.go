@@ -52,7 +52,6 @@ type Services struct {
 	Events    *event.Service
 	InURL     string // where webhooks come in; "" if nowhere
 	Schedules *schedule.Service
-	Stops     func(context.Context, hub.AgentID) string // why tool calls of an agent are denied; "" if they are not
 	Keys      *keys.Service
 	Journal   *journal.Journal
 	Records   Records

@@ -12,26 +12,11 @@ import (
 
 func filesAsk(ctx context.Context, s *Services, a hub.Caller, q reservation.Question) (reservation.Answer, error) {
 	const op = "parley/reservations/ask"
-	out, err := AskGuarded(ctx, s.Files, s.Stops, a, q)
+	out, err := s.Files.Guard(ctx, a, q)
 	if err == nil && out.Decision == reservation.Deny {
 		s.Journal.Refused(ctx, a.ID, op, deniedBecause(out.Reason))
 	}
 	return out, err
-}
-
-// ReasonStopped is the reason of a denial of every tool call, because the agent must stop.
-const ReasonStopped = "stopped"
-
-// AskGuarded answers a question of the guard. An agent that must stop, as stops says, is denied
-// before its files are considered.
-func AskGuarded(ctx context.Context, files *reservation.Service, stops func(context.Context, hub.AgentID) string, a hub.Caller, q reservation.Question) (reservation.Answer, error) {
-	begins := q.Kind == reservation.Edit || q.Kind == reservation.Commit
-	if stops != nil && begins {
-		if text := stops(ctx, a.ID); text != "" {
-			return reservation.Answer{Decision: reservation.Deny, Reason: ReasonStopped, Text: text, Denied: []reservation.Denial{}, Notes: []reservation.Note{}}, nil
-		}
-	}
-	return files.Ask(ctx, a, q)
 }
 
 // deniedBecause returns the code with which a denial is counted among the refusals.
@@ -39,7 +24,7 @@ func deniedBecause(reason string) hub.Code {
 	switch reason {
 	case reservation.ReasonStale:
 		return hub.CodeConflict
-	case ReasonStopped:
+	case reservation.ReasonStopped:
 		return hub.CodeDenied
 	}
 	return hub.CodeOwnership

@@ -31,7 +31,8 @@ type Services struct {
 	Peers     *peers.Service
 	Callers   *callers.Service
 	Network   Network
-	Bus       hub.Bus // whose hints end a wait for changes
+	Runner    contract.Runner // of tests whose results are missing; may be nil
+	Bus       hub.Bus         // whose hints end a wait for changes
 
 	Self coord.AID // this hub
 	Repo string    // that it speaks for

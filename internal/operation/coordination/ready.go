@@ -50,7 +50,7 @@ func waits(do func(*contract.Service, context.Context, hub.Caller, contract.Cand
 				return got, err
 			}
 			if first {
-				s.Contracts.RunMissing(ctx, c, p.Project, got)
+				s.Contracts.RunMissing(ctx, s.Runner, c, p.Project, got)
 			}
 			select {
 			case <-hints:

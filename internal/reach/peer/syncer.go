@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -324,4 +325,10 @@ func refused(err error) (*Refusal, bool) {
 	var r *Refusal
 	ok := errors.As(err, &r)
 	return r, ok
+}
+
+// Pending returns the peers that wait for the operator.
+func (s *Syncer) Pending(ctx context.Context) ([]federation.PeerStatus, error) {
+	all, err := s.Standings(ctx)
+	return slices.DeleteFunc(all, func(p federation.PeerStatus) bool { return p.State != hub.PeerPending }), err
 }

@@ -31,6 +31,21 @@
 // transaction reads them as an agentRecord, whose method move is the only writer of wakes:
 // by the state machine of hub.Wake, together with the ledger and the journal.
 //
+// # Files
+//
+// The machine: machine.go puts it together, run.go follows the journal and makes the attempts,
+// visit.go considers one agent and reserves a wake, and record.go moves wakes. wake.go has what
+// follows from the wakes of an agent, and takeover.go turns those of an older version into rows.
+//
+// The rules before a wake: permission.go and account.go (may the agent be woken), budget.go (is
+// there money for a turn), loop.go (do agents answer each other), notice.go (which messages are
+// announced), and forecast.go, which says the same before a message is sent.
+//
+// The sessions: presence.go has them and their states, life.go whether one lives, report.go takes
+// the reports of hooks, wait.go the requests of waiters, and sessionchannel.go delivers a wake to
+// them. probe.go tests the whole way with a notice without a message; all.go visits and stops all
+// agents.
+//
 // The tests here hold tables, bounds, states of sessions and hubs that share a store. What
 // agents and sessions see is tested through the operations of a hub: server/wake_test.go
 // (one message, budgets, loops, forecasts), server/wake_rules_test.go (unlucky orders),

@@ -44,9 +44,7 @@ const (
 )
 
 // A Commit is a commit in the hub's own copy of a repository.
-type Commit struct {
-	ID, Tree string
-}
+type Commit = hub.Commit
 
 // Repositories reads the repositories of this machine.
 type Repositories interface {
@@ -101,6 +99,11 @@ type Outcome struct {
 	After     string
 	Reason    string // why it was not started or ended early
 	Abandoned bool   // the hub ends: the run counts as never started
+}
+
+// NotStarted returns the end of a job that was not started.
+func NotStarted(reason string) Outcome {
+	return Outcome{State: hub.ResultNotStarted, Reason: reason}
 }
 
 // A Runner runs jobs. After a kill of the hub, it ends what is left of them at the next start.

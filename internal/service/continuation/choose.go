@@ -52,7 +52,7 @@ func (s *Service) Continue(ctx context.Context, actor hub.Caller, r Request) (hu
 	}
 
 	h := t.handoff
-	if t.open != nil && t.open.State == hub.ContinuationOffered {
+	if actOn(stateOf(t.open), personAsks) != keepWork {
 		return hub.Continuation{}, hub.Errorf(hub.CodeConflict, op, "the task is offered to %s already", t.open.To).WithHint("parley handoff release %s frees it", t.open.Next)
 	}
 	if s.agents.Working(ctx, h.To) {
@@ -144,7 +144,7 @@ func (s *Service) offerAgain(ctx context.Context) {
 	s.making.Lock()
 	defer s.making.Unlock()
 	open, err := hub.Read(ctx, s.store, func(rd hub.Reader) ([]hub.Continuation, error) {
-		return rd.Continuations().Continuations(hub.ContinuationQuery{States: []hub.ContinuationState{hub.ContinuationWaiting, hub.ContinuationRefused}, Limit: maxPage})
+		return rd.Continuations().Continuations(hub.ContinuationQuery{States: statesOn(timeComes), Limit: maxPage})
 	})
 	if err != nil && ctx.Err() == nil {
 		s.o.Log.Warn("the tasks that wait cannot be read", "op", "continuation.Run", "err", err)
@@ -185,7 +185,7 @@ func (s *Service) recall(ctx context.Context) {
 // unanswered returns the handoffs of continuations that were proposed longer ago than the time of
 // patience.
 func (s *Service) unanswered(rd hub.Reader) (out []hub.Handoff, err error) {
-	open, err := rd.Continuations().Continuations(hub.ContinuationQuery{States: []hub.ContinuationState{hub.ContinuationOffered}, Limit: maxPage})
+	open, err := rd.Continuations().Continuations(hub.ContinuationQuery{States: statesOn(noAnswer), Limit: maxPage})
 	if err != nil {
 		return nil, err
 	}
@@ -391,8 +391,7 @@ func (s *Service) wait(ctx context.Context, c hub.Continuation, t task, why stri
 	}
 	err = s.update(ctx, hub.Caller{ID: hub.Self}, func(x *change) error {
 		stored, err := x.tx.Continuations().Continuation(c.ID)
-		isOpen := stored.State == hub.ContinuationWaiting || stored.State == hub.ContinuationRefused
-		if err != nil || !isOpen {
+		if err != nil || actOn(stored.State, timeComes) != offerTask {
 			c = stored
 			return err
 		}
@@ -669,7 +668,7 @@ func (s *Service) Moved(tx hub.Tx, h hub.Handoff) ([]hub.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(own) > 0 && own[0].State == hub.ContinuationWaiting {
+	if len(own) > 0 && actOn(own[0].State, ownerEnds) == takeTask {
 		if own[0], err = x.take(own[0], h.To, s.o.Clock.Now()); err != nil {
 			return nil, err
 		}
@@ -692,10 +691,15 @@ func (x *change) tellDone(c hub.Continuation, h hub.Handoff) error {
 // follow moves an offered continuation to the state of its handoff.
 func (x *change) follow(c hub.Continuation, h hub.Handoff) (hub.Continuation, error) {
 	now := x.s.o.Clock.Now()
-	switch {
-	case c.State != hub.ContinuationOffered:
-		return c, nil
-	case h.Status == hub.HandoffActivated:
+	on := occasion("")
+	switch h.Status {
+	case hub.HandoffActivated:
+		on = isAccepted
+	case hub.HandoffRejected:
+		on = isRejected
+	}
+	switch actOn(c.State, on) {
+	case takeTask:
 		c, err := x.take(c, h.To, now)
 		if err != nil {
 			return c, err
@@ -703,7 +707,7 @@ func (x *change) follow(c hub.Continuation, h hub.Handoff) (hub.Continuation, er
 		x.s.moveFiles(c)
 		x.s.note(c.Of, true) // it is told whose task it is now
 		return c, x.tellTaken(c, h)
-	case h.Status == hub.HandoffRejected:
+	case refuseTask:
 		c, err := c.Advance(hub.ContinuationRefused, now)
 		if err != nil {
 			return c, err
@@ -739,10 +743,10 @@ func (s *Service) Returned(ctx context.Context, agent hub.AgentID) (string, erro
 	s.note(agent, false)
 	var own []reading
 	for _, c := range all {
-		switch c.State {
-		case hub.ContinuationOffered:
+		switch actOn(c.State, agentReturns) {
+		case tellOffered:
 			text = joinedLines(text, fmt.Sprintf("[parley] The task %q is offered to %s, because %s %s. Do not work on it unless it comes back to you.", cut(c.Title, 100), c.To, c.Of, c.Reason.Text()))
-		case hub.ContinuationWaiting:
+		case takeBack:
 			back, err := s.takeBack(ctx, c)
 			if err != nil {
 				return text, err
@@ -774,7 +778,7 @@ const toldTime = 7 * 24 * time.Hour
 // tellOwners returns the sentences about the tasks that another agent has by now, once.
 func (s *Service) tellOwners(ctx context.Context, all []hub.Continuation) (text string, err error) {
 	for _, c := range all {
-		isOfOther := c.State == hub.ContinuationTaken && c.To != c.Of
+		isOfOther := actOn(c.State, agentReturns) == tellOwner && c.To != c.Of
 		if !isOfOther || s.o.Clock.Now().Sub(c.MovedAt.Time) >= toldTime {
 			continue
 		}
@@ -791,7 +795,7 @@ func (s *Service) tellOwners(ctx context.Context, all []hub.Continuation) (text 
 func (s *Service) takeBack(ctx context.Context, c hub.Continuation) (back reading, err error) {
 	err = s.update(ctx, hub.Caller{ID: hub.Self}, func(x *change) error {
 		stored, err := x.tx.Continuations().Continuation(c.ID)
-		if err != nil || stored.State != hub.ContinuationWaiting {
+		if err != nil || actOn(stored.State, agentReturns) != takeBack {
 			return err
 		}
 		back = reading{}

@@ -8,11 +8,14 @@
 // person, who calls [Service.Continue]. Either way the task is handed on as a handoff of the agent, verified and
 // hashed as every other one; the next owner accepts it ([Service.Moved]).
 //
+// table.go is the machine: what is done with a continuation in each state, on each occasion. The functions named
+// there do it, most of them in choose.go, and hub.Continuation.Advance checks each move.
+//
 // forward.go offers the tasks to a successor that the agent did not accept yet. package.go makes the texts, rescue.go lists, applies and drops rescues, pending.go keeps the text
 // that an agent reads next: as a successor, or after its CLI shortened its context.
 //
 // The package reads no transcript and starts no agent: the keeper, the handoffs and the copies of
-// repositories are reached through interfaces. It is tested through a hub in package server.
+// repositories are reached through interfaces.
 package continuation
 
 import (
@@ -30,12 +33,7 @@ import (
 )
 
 // A Saved is the state of a working tree, kept in the hub's copy of its repository.
-type Saved struct {
-	hub.Rescue
-	Clean  bool   // nothing is uncommitted, and nothing was kept
-	Branch string // "" for a detached head
-	Tree   string // of the files
-}
+type Saved = hub.SavedTree
 
 // Trees keeps the uncommitted work of working trees. It changes no tree, index, branch or ref of a
 // user but in Apply.
@@ -70,25 +68,10 @@ type Handoffs interface {
 }
 
 // A Kept is an agent that the hub runs.
-type Kept struct {
-	Folder string
-	CLI    string
-	Or     []string // who takes over its tasks: CLIs, agents and self, in this order
-	Rests  bool     // it begins again by itself when it can
-	Until  hub.Time // before which it does not begin, if it rests and the time is known
-
-	// Reason is why it rests.
-	Reason hub.ContinuationReason
-	LogIn  string // the line with which a person gives it a login again, if it is known; also of an agent in a terminal
-}
+type Kept = hub.KeptAgent
 
 // A Program is a CLI that the hub can run in a folder.
-type Program struct {
-	CLI     string
-	Command []string // empty for the one that the kept agent names
-	Path    string   // the PATH under which the command was found
-	Folder  string   // of the task
-}
+type Program = hub.AgentProgram
 
 // Agents runs agents.
 type Agents interface {
@@ -237,7 +220,7 @@ func (s *Service) Stop(ctx context.Context, c Cause) ([]hub.Continuation, error)
 	out := []hub.Continuation{}
 	var failed []error
 	for _, t := range owned {
-		if t.open != nil && t.open.State == hub.ContinuationOffered {
+		if actOn(stateOf(t.open), agentStops) != keepWork {
 			continue
 		}
 		t.logIn = kept.LogIn

@@ -129,7 +129,7 @@ func newest(rd hub.Reader, h hub.Handoff, states ...hub.ContinuationState) (*hub
 // ended it or handed it on, the operator released it, or a team gave it to another member.
 func (s *Service) settle(ctx context.Context) {
 	open, err := hub.Read(ctx, s.store, func(rd hub.Reader) ([]hub.Continuation, error) {
-		return rd.Continuations().Continuations(hub.ContinuationQuery{States: unowned, Limit: maxPage})
+		return rd.Continuations().Continuations(hub.ContinuationQuery{States: statesOn(goesOn), Limit: maxPage})
 	})
 	for _, c := range open {
 		if err == nil {
@@ -141,9 +141,6 @@ func (s *Service) settle(ctx context.Context) {
 	}
 }
 
-// unowned are the states of a continuation that no agent took and that none is asked about.
-var unowned = []hub.ContinuationState{hub.ContinuationWaiting, hub.ContinuationRefused}
-
 // settleOne ends a continuation whose task has another owner, or none any more.
 func (s *Service) settleOne(ctx context.Context, c hub.Continuation) error {
 	owner, err := hub.Read(ctx, s.store, func(rd hub.Reader) (hub.AgentID, error) { return nextOwner(rd, c) })
@@ -152,7 +149,7 @@ func (s *Service) settleOne(ctx context.Context, c hub.Continuation) error {
 	}
 	return s.update(ctx, hub.Caller{ID: hub.Self}, func(x *change) error {
 		stored, err := x.tx.Continuations().Continuation(c.ID)
-		if err != nil || !slices.Contains(unowned, stored.State) {
+		if err != nil || actOn(stored.State, goesOn) != takeTask {
 			return err
 		}
 		owner, err := nextOwner(x.tx, stored)
@@ -224,4 +221,17 @@ func nameOf(rd hub.Reader, id hub.HandoffID) (string, error) {
 		return string(id), nil
 	}
 	return string(short), err
+}
+
+// HasTasks reports whether an agent owns a task or was offered one.
+func (s *Service) HasTasks(ctx context.Context, agent hub.AgentID) bool {
+	has, err := hub.Read(ctx, s.store, func(rd hub.Reader) (bool, error) {
+		open, err := rd.Handoffs(hub.HandoffQuery{To: agent, States: hub.ActiveHandoffs, Limit: 1})
+		if err != nil || len(open) > 0 {
+			return true, err
+		}
+		tasks, err := rd.Teamspaces().Tasks(hub.TaskQuery{Owner: agent, States: []hub.TaskState{hub.TaskAssigned, hub.TaskInProgress, hub.TaskRework}, Limit: 1})
+		return len(tasks) > 0, err
+	})
+	return err != nil || has
 }

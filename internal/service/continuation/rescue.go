@@ -131,13 +131,7 @@ func (s *Service) rescue(ctx context.Context, op string, actor hub.Caller, id hu
 }
 
 // An Applied says which files a rescue changed. Waits and Conflicts mean that nothing was changed.
-type Applied struct {
-	Folder    string   `json:"folder"`
-	Paths     []string `json:"paths"`
-	Waits     []string `json:"waits,omitempty"`     // changes of a person that are in the way
-	Conflicts []string `json:"conflicts,omitempty"` // files that were committed differently since
-	Kept      []string `json:"kept,omitempty"`      // where files are that were in the way
-}
+type Applied = hub.AppliedRescue
 
 // Apply brings the work of a rescue into a folder, default the one that it is from, as changes
 // that are not committed. Nothing of a person is overwritten. Only the operator may.

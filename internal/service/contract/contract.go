@@ -89,7 +89,6 @@ type Options struct {
 	// Repositories reads repositories of this machine that are repositories of projects. Without it
 	// the hub knows of commits only what CI sends.
 	Repositories Repositories
-	Runner       Runner // of missing tests; may be nil
 
 	Files  *os.Root // folder of shared files; nil for none
 	Limits Limits

@@ -29,9 +29,9 @@ type Repositories interface {
 
 // Runner runs checks of the repositories of this hub.
 type Runner interface {
-	// Start queues a check on a commit for a version of a contract, such as ID@2, unless its result
+	// QueueTest queues a check on a commit for a version of a contract, such as ID@2, unless its result
 	// is known or on its way.
-	Start(ctx context.Context, caller hub.Caller, r hub.Repository, commit, check, version string) error
+	QueueTest(ctx context.Context, caller hub.Caller, r hub.Repository, commit, check, version string) error
 }
 
 // A missingRun is a test whose result an answer lacks, and which this hub can run.
@@ -45,25 +45,25 @@ type missingRun struct {
 // maxStarted is the number of runs that one answer starts.
 const maxStarted = 50
 
-// RunMissing starts the tests whose results an answer lacks, where this hub has the repository. A
+// RunMissing starts the tests whose results an answer lacks, with run if that is not nil, where this hub has the repository. A
 // test that failed is not run again. A caller that may not run checks starts nothing.
-func (s *Service) RunMissing(ctx context.Context, caller hub.Caller, project coord.ProjectID, r Readiness) {
+func (s *Service) RunMissing(ctx context.Context, run Runner, caller hub.Caller, project coord.ProjectID, r Readiness) {
 	isCI := caller.Kind == hub.CallerToken && caller.Permits(project, coord.PermitEvidence)
-	if s.o.Runner == nil || (!isCI && !caller.Local()) {
+	if run == nil || (!isCI && !caller.Local()) {
 		return
 	}
 	if isCI {
 		caller = hub.Caller{ID: hub.Self} // a token is no agent of this hub
 	}
 	for _, m := range r.runs[:min(len(r.runs), maxStarted)] {
-		if err := s.o.Runner.Start(ctx, caller, m.home, m.commit, m.check, m.version); err != nil {
+		if err := run.QueueTest(ctx, caller, m.home, m.commit, m.check, m.version); err != nil {
 			s.o.Log.Warn("the missing test of a contract could not be started", "op", "contract.RunMissing", "repository", m.home.Path, "check", m.check, "err", err)
 		}
 	}
 }
 
 // A Commit is a commit of a repository with the tree that the hub's copy has for it.
-type Commit struct{ ID, Tree string }
+type Commit = hub.Commit
 
 // fullID is the form of a whole commit id.
 var fullID = pattern.New(`^([0-9a-f]{40}|[0-9a-f]{64})$`)

@@ -57,57 +57,17 @@ const (
 	noticeTopic = "landing"
 )
 
-// A Commit names a commit and the tree of its files.
-type Commit struct{ ID, Tree string }
-
-// A Conflict is a file that two changes changed in different ways, with its texts. A text is empty
-// where there is no file.
-type Conflict struct {
-	Path   string
-	Base   string
-	Ours   string // in the target
-	Theirs string // in the change
-}
-
-// A Merge is the result of merging a change: a commit, or the conflicts.
-type Merge struct {
-	Commit    Commit
-	Conflicts []Conflict
-}
-
-// A Forwarding is the result of moving a target branch. At most one of Moved, Stale and Waits is
-// set.
-type Forwarding struct {
-	Moved bool
-	Stale bool     // the branch was not at the expected commit
-	Waits string   // the reason to wait, such as "waits for /src: it has changes in a.go"
-	Paths []string // files that are in the way; may be empty
-}
-
-// A Change is the difference of a commit from the target branch.
-type Change struct {
-	Patch
-	Base    string   // the common ancestor, from which Patch begins
-	Authors []string // names of the authors and committers of its commits and in their trailers, as git has them
-}
-
-// A Patch is a unified diff as a reviewer reads it: the files that a diff does not show as they are
-// precede it, with their sizes and digests.
-type Patch struct {
-	Text  string
-	Cut   bool     // Text does not have all of it: only the operator may approve it
-	Named []string // sentences about text that a reader does not see, and about links that lead nowhere
-}
-
-// A File is a path whose content differs between two commits, with the ids of its contents; "" where
-// there is no file.
-type File struct{ Path, Before, After string }
-
-// A Join is a merge commit with its parents.
-type Join struct {
-	ID      string
-	Parents []string
-}
+// The states of repositories that Git returns.
+type (
+	Commit     = hub.Commit
+	Conflict   = hub.FileConflict
+	Merge      = hub.CommitMerge
+	Forwarding = hub.Forwarding
+	Change     = hub.BranchChange
+	Patch      = hub.ReviewPatch
+	File       = hub.FileChange
+	Join       = hub.MergeCommit
+)
 
 // Git reads and writes the repositories of users, and the hub's own copies of them. All but
 // Repository take the name that Repository returned.
@@ -159,37 +119,12 @@ type Git interface {
 	Drop(ctx context.Context, repository, name string) error
 }
 
-// A CheckRun asks for checks of a repository on one commit of its copy.
-type CheckRun struct {
-	Repository string
-	Names      []string
-	Commit     Commit
-	Target     bool     // the commit is a head of the target branch
-	Since      hub.Time // a run that was interrupted is made again, unless two were since then; zero for never
-	Repeat     int      // times that a check that failed is run again
-	Kept       bool     // nothing is run: without a kept result, Run reports CodeNotFound
-}
-
-// A Check is a check that the operator allowed for a repository.
-type Check struct {
-	Name     string
-	Required bool // for every change
-	InPlace  bool // it runs in a working tree, and does not count for landing
-}
-
-// A CheckReport is the result of a CheckRun.
-type CheckReport struct {
-	Passed  bool
-	Failed  string   // the name of the first check that did not pass
-	State   string   // of its result, such as failed or timed_out
-	Output  string   // the end of its output
-	Results []string // ids of the results
-	Runs    int      // checks that ran; the others had kept results
-	Asked   []hub.GateEvidence
-
-	Tests map[string]hub.TestCount // by the names of the checks that count them
-	fewer string                   // such as "tests: 41 before, 12 now", if the head has more
-}
+// The questions about checks, and the answers.
+type (
+	CheckRun    = hub.CommitChecks
+	Check       = hub.KnownCheck
+	CheckReport = hub.CommitReport
+)
 
 // Checks runs the commands that the operator allowed for a repository.
 type Checks interface {

@@ -180,19 +180,19 @@ func (w *worker) giveBack(ctx context.Context, n int) error {
 		var err error
 		report, err = w.check(ctx, m.Made, w.attempt.names(n), CheckRun{Since: m.Entry.QueuedAt})
 		if err == nil {
-			report.fewer, err = w.fewerTests(ctx, n, report)
+			report.Fewer, err = w.fewerTests(ctx, n, report)
 		}
 		if err != nil {
 			return w.cannotCheck(ctx, err)
 		}
 		w.results[m.Made.ID] = report
-		if report.Passed && report.fewer == "" {
+		if report.Passed && report.Fewer == "" {
 			w.attempt.Green = n
 			w.attempt.Red = len(w.attempt.Members) + 1
 			return nil
 		}
 	}
-	if report.Passed && report.fewer != "" {
+	if report.Passed && report.Fewer != "" {
 		return w.askAboutTests(ctx, report)
 	}
 	w.attempt = attempt{}

@@ -459,3 +459,17 @@ func policyOf(r hub.Reader, id string) (hub.LandingPolicy, error) {
 	}
 	return all[i], nil
 }
+
+// Targets returns a function that returns the branches of a repository with a landing policy: those that work
+// lands in.
+func Targets(store hub.Store) func(context.Context, hub.Repository) ([]string, error) {
+	return func(ctx context.Context, repo hub.Repository) (branches []string, err error) {
+		policies, err := hub.Read(ctx, store, func(r hub.Reader) ([]hub.LandingPolicy, error) { return r.Landings().Policies() })
+		for _, p := range policies {
+			if p.Machine == repo.Machine && p.Repository == repo.Path {
+				branches = append(branches, p.Into)
+			}
+		}
+		return branches, err
+	}
+}

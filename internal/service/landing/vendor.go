@@ -12,10 +12,7 @@ import (
 )
 
 // A Vendor says whose programs an agent uses, and whether it can answer now.
-type Vendor struct {
-	Names []string // of the vendors of its CLIs or models; empty if one is not known
-	Awake bool     // the hub keeps it, or it has a live session
-}
+type Vendor = hub.AgentVendors
 
 // Vendors knows which programs agents use.
 type Vendors interface {

@@ -513,11 +513,11 @@ func (w *worker) try(ctx context.Context, n int) error {
 	if err != nil {
 		return w.cannotCheck(ctx, err)
 	}
-	if got.fewer, err = w.fewerTests(ctx, n, got); err != nil {
+	if got.Fewer, err = w.fewerTests(ctx, n, got); err != nil {
 		return w.cannotCheck(ctx, err)
 	}
 	w.results[w.attempt.Members[n-1].Made.ID] = got
-	w.attempt = w.attempt.tried(n, got.Passed && got.fewer == "")
+	w.attempt = w.attempt.tried(n, got.Passed && got.Fewer == "")
 	return nil
 }
 
@@ -585,7 +585,7 @@ func (w *worker) askAboutTests(ctx context.Context, report CheckReport) error {
 	if err != nil {
 		return err
 	}
-	fewer := report.fewer
+	fewer := report.Fewer
 	if before, ok := w.results[w.attempt.Head]; ok {
 		fewer = fell(before, report)
 	}

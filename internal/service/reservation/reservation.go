@@ -112,6 +112,8 @@ type Options struct {
 	// Off reports whether the repository of a working tree wants no guard: every edit there is
 	// allowed, and reserves nothing. It may be nil.
 	Off func(tree hub.WorkingTree) bool
+	// Stops says which agents must stop, whatever they change.
+	Stops Stops
 }
 
 // A Service keeps reservations in a store. It is safe for concurrent use.
@@ -120,6 +122,7 @@ type Service struct {
 	trees    Trees
 	sessions Sessions
 	mail     Mail
+	must     Stops
 	clock    hub.Clock
 	bus      hub.Bus
 	log      *slog.Logger
@@ -155,7 +158,7 @@ func New(store hub.Store, trees Trees, sessions Sessions, mail Mail, opts *Optio
 
 	return &Service{
 		store: store, trees: trees, sessions: sessions, mail: mail,
-		clock: o.Clock, bus: o.Bus, log: o.Log, idle: o.Idle, idleOf: o.IdleOf, off: o.Off, machine: o.Machine,
+		clock: o.Clock, bus: o.Bus, log: o.Log, idle: o.Idle, idleOf: o.IdleOf, off: o.Off, must: o.Stops, machine: o.Machine,
 		watched:  watched{calls: map[callKey]map[string]string{}},
 		activity: activity{last: map[hub.AgentID]hub.Time{}},
 		hurry:    make(chan struct{}, 1),

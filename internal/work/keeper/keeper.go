@@ -15,6 +15,27 @@
 //
 // Definitions are kept in the store. A turn under way is, too: after a crash of the
 // agent or of the hub the next start continues it.
+//
+// # Files
+//
+// In the order in which a message passes through them:
+//
+//   - keeper.go has the operator's side: what a kept agent is (Definition, State), how it is
+//     kept, stopped and started again, and the list of them.
+//   - agent.go serves one agent: its loop waits for a wake or a word of the operator, starts the
+//     process, gives it one turn after the other, and rests after failures.
+//   - turn.go is one turn: the prompt, the signs of life, the attempts, the report and its
+//     verdict.
+//   - guard.go and ask.go answer the requests of the agent during a turn: whether it may change a
+//     file, and what a person decides; command.go runs commands for it, confined.
+//   - feed.go has the events of a session for the windows that show it, and log.go the lines of
+//     an agent for the operator; prompts of the operator come in there.
+//   - session.go and side.go are further sessions: conversations that windows open beside the kept
+//     session, each with a process of its own.
+//   - stop.go ends turns: of an agent that must stop, and of a budget that is spent.
+//   - onward.go says that an agent cannot go on and gives its folder to a stand-in;
+//     successor.go knows the agents that may take over a task, kept and in terminals.
+//   - system_*.go has what differs between systems: locks of folders and memory of processes.
 package keeper
 
 import (
@@ -300,6 +321,11 @@ type Options struct {
 	CannotGoOn func(ctx context.Context, e Ended)
 	Returned   func(ctx context.Context, agent hub.AgentID) string
 	Onward     func(ctx context.Context, agent hub.AgentID) string
+	// Exceeded returns why the turn of an agent that runs must end, because a budget is spent; "" if it may
+	// go on.
+	Exceeded func(rd hub.Reader, agent hub.AgentID) (string, error)
+	// VendorOf returns the vendor of a model by its name; "" if it is unknown.
+	VendorOf func(model string) string
 	// OpenTasks reports whether an agent owns a task or was offered one; nil if nothing knows.
 	OpenTasks func(ctx context.Context, agent hub.AgentID) bool
 	// HasSuccessor reports whether the team of a task of an agent names successors; nil if nothing

@@ -1,4 +1,4 @@
-package server
+package clone
 
 import (
 	"bytes"
@@ -10,11 +10,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/ground/git"
 	"github.com/parley-agents/parley/internal/ground/text/pattern"
 	"github.com/parley-agents/parley/internal/ground/text/plaintext"
-	"github.com/parley-agents/parley/internal/reach/clone"
-	"github.com/parley-agents/parley/internal/service/landing"
 )
 
 // Bounds of what a difference lists and names.
@@ -32,14 +31,14 @@ type oddness struct {
 	size int64
 }
 
-// differenceOf returns the difference between two commits of a copy as a reviewer reads it: a list of the
+// difference returns the difference between two commits of a copy as a reviewer reads it: a list of the
 // files that its text does not show as they are, and the text.
-func (g landingGit) differenceOf(ctx context.Context, c *clone.Copy, repository, from, to string, most int) (out landing.Patch, err error) {
+func (r *Repositories) difference(ctx context.Context, c *Copy, repository, from, to string, most int) (out hub.ReviewPatch, err error) {
 	text, isCut, err := c.Patch(ctx, from, to, most)
 	if err != nil {
 		return out, gitError(err)
 	}
-	files, named, err := g.oddnesses(ctx, c, repository, from, to)
+	files, named, err := r.oddnesses(ctx, c, repository, from, to)
 	if err != nil {
 		return out, err
 	}
@@ -72,7 +71,7 @@ func listOf(files []oddness, named []string) string {
 
 // oddnesses returns the binary, vendored and generated files of a difference, with their sizes and
 // digests, and names the links to commits that are not known here.
-func (g landingGit) oddnesses(ctx context.Context, c *clone.Copy, repository, from, to string) (files []oddness, named []string, err error) {
+func (r *Repositories) oddnesses(ctx context.Context, c *Copy, repository, from, to string) (files []oddness, named []string, err error) {
 	deltas, err := c.Deltas(ctx, from, to)
 	if err != nil {
 		return nil, nil, gitError(err)
@@ -91,7 +90,7 @@ func (g landingGit) oddnesses(ctx context.Context, c *clone.Copy, repository, fr
 		switch {
 		case mode == "":
 			continue
-		case mode == modeLink:
+		case mode == modeSubmodule:
 			if !knowsCommit(ctx, c, repository, d.Path, id) {
 				named = append(named, fmt.Sprintf("%s links to the commit %.12s, which no repository here has", plaintext.Line(d.Path), id))
 			}
@@ -109,9 +108,6 @@ func (g landingGit) oddnesses(ctx context.Context, c *clone.Copy, repository, fr
 	}
 	return files, short(named), sizes(ctx, c, files)
 }
-
-// modeLink is the mode of a path that is a commit of another repository.
-const modeLink = "160000"
 
 // vendored are folders whose content others wrote.
 var vendored = []string{"vendor", "node_modules", "third_party", "thirdparty", "bower_components", "Pods"}
@@ -131,11 +127,11 @@ func isGenerated(name string) bool {
 }
 
 // markedFiles returns the changed files that say that a program wrote them.
-func markedFiles(ctx context.Context, c *clone.Copy, commit string, deltas []clone.Delta) (map[string]bool, error) {
+func markedFiles(ctx context.Context, c *Copy, commit string, deltas []Delta) (map[string]bool, error) {
 	out := map[string]bool{}
 	args := []string{"--literal-pathspecs", "grep", "-l", "-z", "-I", "-E", "^(// |# |/\\* )?(Code generated .* DO NOT EDIT|@generated)", commit, "--"}
 	for _, d := range deltas[:min(len(deltas), maxMarkedFiles)] {
-		if d.After != "" && !strings.HasPrefix(d.After, modeLink) {
+		if d.After != "" && !strings.HasPrefix(d.After, modeSubmodule) {
 			args = append(args, d.Path)
 		}
 	}
@@ -154,7 +150,7 @@ func markedFiles(ctx context.Context, c *clone.Copy, commit string, deltas []clo
 }
 
 // sizes sets the sizes of the contents of files.
-func sizes(ctx context.Context, c *clone.Copy, files []oddness) error {
+func sizes(ctx context.Context, c *Copy, files []oddness) error {
 	if len(files) == 0 {
 		return nil
 	}
@@ -175,7 +171,7 @@ func sizes(ctx context.Context, c *clone.Copy, files []oddness) error {
 
 // knowsCommit reports whether the repository of a submodule has a commit: that of its working tree, or
 // the one that git keeps for it.
-func knowsCommit(ctx context.Context, c *clone.Copy, repository, name, id string) bool {
+func knowsCommit(ctx context.Context, c *Copy, repository, name, id string) bool {
 	local := filepath.FromSlash(name)
 	folders, _ := filepath.Glob(filepath.Join(c.Repository(), "worktrees", "*", "modules")) // of other working trees
 	for i := range folders {

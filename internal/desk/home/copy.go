@@ -1,4 +1,4 @@
-package server
+package home
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func sqliteHome(address string) (string, bool) { return strings.CutPrefix(addres
 // The audit that it returns is that of the copy: every row, hash and file was
 // compared with the journal. The source is not changed.
 func CopyStore(ctx context.Context, o StoreCopy) (records.Audit, error) {
-	const op = "server.CopyStore"
+	const op = "home.CopyStore"
 	from, fromFiles := sqliteHome(o.From)
 	to, toFiles := sqliteHome(o.To)
 	switch {
@@ -80,7 +80,7 @@ func (o StoreCopy) toDatabase(ctx context.Context, home string) (records.Audit, 
 	defer target.Close()
 
 	// Artifacts lie in files beside an SQLite database, and inside a PostgreSQL one.
-	files, err := blobs.Open(filepath.Join(home, artifactDir), nil)
+	files, err := blobs.Open(filepath.Join(home, ArtifactDir), nil)
 	if err != nil {
 		return records.Audit{}, err
 	}
@@ -98,7 +98,7 @@ func (o StoreCopy) toDatabase(ctx context.Context, home string) (records.Audit, 
 		return records.Audit{}, err
 	}
 
-	return newRecords(target, nil, home, "", records.Options{Log: o.Log}).Verify(ctx)
+	return NewRecords(target, nil, home, "", records.Options{Log: o.Log}).Verify(ctx)
 }
 
 // toFiles makes a home out of a PostgreSQL database and the files of a hub on it.
@@ -122,14 +122,14 @@ func (o StoreCopy) toFiles(ctx context.Context, home string) (records.Audit, err
 		return records.Audit{}, err
 	}
 
-	files, err := blobs.Open(filepath.Join(home, artifactDir), nil)
+	files, err := blobs.Open(filepath.Join(home, ArtifactDir), nil)
 	if err == nil {
 		err = source.Artifacts(files).Fetch(ctx)
 	}
 
 	// The other files of the hub are copied as they are; the trail is written anew from the
 	// journal.
-	for _, name := range []string{archiveDir, sharedDir, runsDir, secretsFile, OperatorKeyFile} {
+	for _, name := range []string{ArchiveDir, SharedDir, RunsDir, SecretsFile, OperatorKeyFile} {
 		if err == nil {
 			err = copyTree(ctx, o.Home, home, name)
 		}
@@ -154,7 +154,7 @@ func (o StoreCopy) toFiles(ctx context.Context, home string) (records.Audit, err
 // It turns the dump, which pushes rows, into a function that the loader pulls. The
 // first pull runs the dump up to its version, which the loader needs before the
 // rows.
-func pullRows(ctx context.Context, store engine) (schema int, next func() (string, []byte, error), stop func()) {
+func pullRows(ctx context.Context, store Engine) (schema int, next func() (string, []byte, error), stop func()) {
 	var failed error
 	pull, stop := iter.Pull2(func(yield func(string, []byte) bool) {
 		enough := errors.New("no more rows are wanted")

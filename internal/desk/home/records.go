@@ -1,4 +1,4 @@
-package server
+package home
 
 import (
 	"context"
@@ -16,32 +16,23 @@ import (
 	"github.com/parley-agents/parley/internal/service/records"
 )
 
-// Folders of a hub's home that hold its records outside the database.
-const (
-	trailDir   = "journal"
-	archiveDir = "archive"
-	runsDir    = "runs" // recordings that parley run keeps beside the hub
-
-	positionFile = "verify.json" // of a verification that paused
-)
-
 // Records is everything that a hub keeps, as a whole: the store, the files of the
 // journal beside it, archives and artifacts. A running hub has one; OpenRecords
 // returns that of a home without a hub.
 type Records struct {
 	*records.Records
-	store engine
+	store Engine
 	file  *sqlite.Store // nil on PostgreSQL
 	home  string
 
-	proofs *proof.Log // of a hub that runs; else nil
+	Proofs *proof.Log // of a hub that runs; else nil
 }
 
-// newRecords returns the records of a store in a home. opts has all but what
+// NewRecords returns the records of a store in a home. opts has all but what
 // follows from the home.
-func newRecords(store engine, file *sqlite.Store, home, name string, opts records.Options) *Records {
+func NewRecords(store Engine, file *sqlite.Store, home, name string, opts records.Options) *Records {
 	opts.EmptyLog = store.EmptyLog
-	folders := records.Folders{Trail: filepath.Join(home, trailDir), Archives: filepath.Join(home, archiveDir), Position: filepath.Join(home, positionFile), Name: name}
+	folders := records.Folders{Trail: filepath.Join(home, TrailDir), Archives: filepath.Join(home, ArchiveDir), Position: filepath.Join(home, positionFile), Name: name}
 	return &Records{records.New(store, folders, &opts), store, file, home, nil}
 }
 
@@ -49,25 +40,25 @@ func newRecords(store engine, file *sqlite.Store, home, name string, opts record
 // gets them must Close them. log may be nil. It reports CodeConflict for a home that a hub
 // uses, also if the database of that hub is elsewhere.
 func OpenRecords(home string, log *slog.Logger) (*Records, error) {
-	const op = "server.OpenRecords"
-	if err := storedElsewhere(op, home); err != nil {
+	const op = "home.OpenRecords"
+	if err := StoredElsewhere(op, home); err != nil {
 		if sqlite.Locked(home) {
 			return nil, hub.Errorf(hub.CodeConflict, op, "a hub is running in %s", home).WithHint("call it, or stop it first")
 		}
 		return nil, err
 	}
-	home, err := checkHome(home, "")
+	home, err := Check(home, "")
 	if err != nil {
 		return nil, err
 	}
 	if _, err := os.Stat(filepath.Join(home, "hub.db")); err != nil {
 		return nil, hub.Errorf(hub.CodeNotFound, op, "no hub in %s", home).WithHint("use another --home")
 	}
-	store, err := openSQLite(home, sqlite.Options{Log: log})
+	store, err := OpenSQLite(home, sqlite.Options{Log: log})
 	if err != nil {
 		return nil, err
 	}
-	return newRecords(store, store, home, "", records.Options{Log: log}), nil
+	return NewRecords(store, store, home, "", records.Options{Log: log}), nil
 }
 
 // Close releases the home.
@@ -111,10 +102,10 @@ func (r *Records) addDrift(ctx context.Context) func(records.Audit, error) (reco
 
 // RebuildTree makes the tree over the journal again, and returns the number of its leaves.
 func (r *Records) RebuildTree(ctx context.Context) (int64, error) {
-	if r.proofs == nil {
+	if r.Proofs == nil {
 		return proof.New(r.store, nil, nil).Rebuild(ctx)
 	}
-	return r.proofs.Rebuild(ctx)
+	return r.Proofs.Rebuild(ctx)
 }
 
 // Export writes everything as JSONL into a folder that does not exist yet.
@@ -134,9 +125,9 @@ func (r *Records) Export(ctx context.Context, dir string, restricted bool) (reco
 // at the end. Archives and artifacts that are copied after it include all that
 // it names, because both are written before the database names them.
 func (r *Records) Backup(ctx context.Context, dir string) error {
-	const op = "server.Backup"
+	const op = "home.Backup"
 	if r.file == nil {
-		return storedElsewhere(op, r.home)
+		return StoredElsewhere(op, r.home)
 	}
 	err := copyHome(ctx, r.home, dir, func(path string) error { return r.file.Backup(ctx, path) }, completeTrail)
 	if err != nil && hub.CodeOf(err) == "" && ctx.Err() == nil {
@@ -152,7 +143,7 @@ func (r *Records) Backup(ctx context.Context, dir string) error {
 func copyHome(ctx context.Context, home, dir string, backup func(path string) error, finish func(ctx context.Context, home string) error) error {
 	dir = filepath.Clean(dir)
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return hub.Errorf(hub.CodeConflict, "server.Backup", "%s already exists", dir).WithHint("use a folder that does not exist yet")
+		return hub.Errorf(hub.CodeConflict, "home.Backup", "%s already exists", dir).WithHint("use a folder that does not exist yet")
 	}
 
 	work := dir + ".partial"
@@ -165,12 +156,12 @@ func copyHome(ctx context.Context, home, dir string, backup func(path string) er
 	// The trail is copied before the database and the other files after it, so that the parts fit
 	// each other (see Backup).
 	if err == nil {
-		err = copyTree(ctx, home, work, trailDir)
+		err = copyTree(ctx, home, work, TrailDir)
 	}
 	if err == nil {
 		err = backup(filepath.Join(work, "hub.db"))
 	}
-	for _, name := range []string{archiveDir, artifactDir, sharedDir, runsDir, secretsFile, OperatorKeyFile} {
+	for _, name := range []string{ArchiveDir, ArtifactDir, SharedDir, RunsDir, SecretsFile, OperatorKeyFile} {
 		if err == nil {
 			err = copyTree(ctx, home, work, name)
 		}
@@ -185,11 +176,11 @@ func copyHome(ctx context.Context, home, dir string, backup func(path string) er
 	return err
 }
 
-// openSQLite opens the database in a home. Before a newer version changes the tables of
+// OpenSQLite opens the database in a home. Before a newer version changes the tables of
 // an older one, the home is copied, so that the older version can go on there; the
 // copy from before an earlier upgrade is removed then. The trail of the copy may be behind
 // its database, as after a kill: the hub that is started there completes it.
-func openSQLite(home string, opts sqlite.Options) (*sqlite.Store, error) {
+func OpenSQLite(home string, opts sqlite.Options) (*sqlite.Store, error) {
 	opts.BeforeUpgrade = func(schema int, backup func(path string) error) error {
 		dir := sqlite.UpgradeDir(home, schema)
 		if _, err := os.Stat(dir); err == nil {
@@ -208,7 +199,7 @@ func openSQLite(home string, opts sqlite.Options) (*sqlite.Store, error) {
 			}
 		}
 		if err != nil {
-			return hub.Errorf(hub.CodeDegraded, "server.Upgrade", "cannot copy %s before the upgrade: %v", home, err).
+			return hub.Errorf(hub.CodeDegraded, "home.Upgrade", "cannot copy %s before the upgrade: %v", home, err).
 				WithHint("nothing was changed; free disk space, or start the previous version of parley")
 		}
 		if opts.Log != nil {
@@ -260,10 +251,10 @@ func completeTrail(ctx context.Context, home string) error {
 // starts.
 func Import(ctx context.Context, dir, home string) (records.Manifest, error) {
 	if _, err := os.Stat(filepath.Join(home, "hub.db")); err == nil { // before anything is put there
-		return records.Manifest{}, hub.Errorf(hub.CodeConflict, "server.Import", "%s already has a hub", home).
+		return records.Manifest{}, hub.Errorf(hub.CodeConflict, "home.Import", "%s already has a hub", home).
 			WithHint("use a home that does not exist yet")
 	}
-	m, err := records.Import(dir, filepath.Join(home, archiveDir), func(schema int, next func() (string, []byte, error)) error {
+	m, err := records.Import(dir, filepath.Join(home, ArchiveDir), func(schema int, next func() (string, []byte, error)) error {
 		return sqlite.Load(ctx, home, schema, next)
 	})
 	if err != nil {

@@ -1,4 +1,4 @@
-package server
+package routes
 
 import (
 	"encoding/json"
@@ -16,12 +16,12 @@ const maxLogin = 4 << 10
 // challenge answers the opening of an operator's handshake.
 // The handshake proves that the caller has the operator's key without sending it,
 // and that the hub has it as well; see package handshake.
-func (s *Server) challenge(w http.ResponseWriter, r *http.Request, _ hub.Caller) error {
+func (s *Site) challenge(w http.ResponseWriter, r *http.Request, _ hub.Caller) error {
 	var in handshake.Opening
 	if err := readLogin(w, r, &in); err != nil {
 		return err
 	}
-	out, err := s.login.Challenge(r.Context(), s.channel(r), in)
+	out, err := s.o.Login.Challenge(r.Context(), s.channel(r), in)
 	if err == nil {
 		rpc.WriteJSON(w, http.StatusOK, out)
 	}
@@ -29,12 +29,12 @@ func (s *Server) challenge(w http.ResponseWriter, r *http.Request, _ hub.Caller)
 }
 
 // grant gives an operator a token for the answer to a challenge.
-func (s *Server) grant(w http.ResponseWriter, r *http.Request, _ hub.Caller) error {
+func (s *Site) grant(w http.ResponseWriter, r *http.Request, _ hub.Caller) error {
 	var in handshake.Answer
 	if err := readLogin(w, r, &in); err != nil {
 		return err
 	}
-	out, err := s.login.Grant(s.channel(r), in)
+	out, err := s.o.Login.Grant(s.channel(r), in)
 	if err == nil {
 		rpc.WriteJSON(w, http.StatusOK, out)
 	}
@@ -53,11 +53,11 @@ func readLogin(w http.ResponseWriter, r *http.Request, into any) error {
 // channel names the way that a request took, as its sender sees it too.
 // Both sides mix it into their proofs, so a proof that was relayed from another
 // connection fails. Without one, as on the socket in the home, a handshake is refused.
-func (s *Server) channel(r *http.Request) handshake.Channel {
+func (s *Site) channel(r *http.Request) handshake.Channel {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	switch {
 	case r.TLS != nil:
-		return handshake.TLS(s.cert)
+		return handshake.TLS(s.o.Cert)
 	case local == nil:
 		return ""
 	}

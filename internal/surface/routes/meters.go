@@ -1,4 +1,4 @@
-package server
+package routes
 
 import (
 	"context"
@@ -17,21 +17,21 @@ import (
 	"github.com/parley-agents/parley/internal/surface/web"
 )
 
-// meters counts calls and their durations, for Prometheus. The counters begin at
+// Meters counts calls and their durations, for Prometheus. The counters begin at
 // zero with the process; figures of the work itself come from the journal and
 // survive it.
-type meters struct {
+type Meters struct {
 	http.Handler
 	registry *prometheus.Registry
 	calls    *prometheus.CounterVec
 	took     *prometheus.HistogramVec
 }
 
-// The registry is its own: a program that embeds a hub keeps the default one to
+// NewMeters returns meters for a hub. The registry is its own: a program that embeds a hub keeps the default one to
 // itself.
-func newMeters(store hub.Store, journal *metrics.Service) *meters {
+func NewMeters(store hub.Store, journal *metrics.Service) *Meters {
 	reg := prometheus.NewRegistry()
-	m := &meters{
+	m := &Meters{
 		registry: reg,
 		Handler:  promhttp.HandlerFor(reg, promhttp.HandlerOpts{}),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -92,9 +92,9 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// figures returns what was counted, for the hub's page.
+// Figures returns what was counted, for the hub's page.
 // Refusals that are the caller's mistake and failures of the hub are counted apart.
-func (m *meters) figures() (out web.Figures) {
+func (m *Meters) Figures() (out web.Figures) {
 	families, err := m.registry.Gather()
 	if err != nil {
 		return out // a part of the figures is missing on a page
@@ -141,9 +141,59 @@ func addClasses(out *web.Figures, h *dto.Histogram) {
 	out.Took[len(out.Took)-1] += float64(h.GetSampleCount() - before)
 }
 
-// observe counts one call that was answered. Methods are those of the tables, so a
+// Observe counts one call that was answered. Methods are those of the tables, so a
 // caller cannot make new labels.
-func (m *meters) observe(method string, code hub.Code, took time.Duration) {
+func (m *Meters) Observe(method string, code hub.Code, took time.Duration) {
 	m.calls.WithLabelValues(method, string(code)).Inc()
 	m.took.WithLabelValues(method).Observe(took.Seconds())
+}
+
+// A spendCollector gives Prometheus the tokens and stated costs of all agents.
+type spendCollector struct{ store hub.Store }
+
+var (
+	tokensDesc = prometheus.NewDesc("parley_tokens_total", "Tokens of model calls, by kind; the kinds do not overlap.", []string{"kind"}, nil)
+	turnsDesc  = prometheus.NewDesc("parley_turns_total", "Turns whose usage was recorded.", nil, nil)
+	costDesc   = prometheus.NewDesc("parley_stated_cost_total", "Cost of model calls that agents stated, without estimates.", []string{"currency"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (spendCollector) Describe(out chan<- *prometheus.Desc) {
+	out <- tokensDesc
+	out <- turnsDesc
+	out <- costDesc
+}
+
+// Collect sends the totals. While they cannot be read they are missing.
+func (c spendCollector) Collect(out chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var sums []hub.UsageSum
+	var turns map[string]int64
+	err := c.store.View(ctx, func(r hub.Reader) (err error) {
+		if sums, err = r.Usage().Sums(hub.UsageQuery{}); err != nil {
+			return err
+		}
+		turns, err = r.Usage().Turns(hub.UsageQuery{})
+		return err
+	})
+	if err != nil {
+		return
+	}
+
+	var all hub.Tokens
+	costs := map[string]int64{}
+	for _, s := range sums {
+		all = all.Plus(s.Tokens)
+		if s.Currency != "" {
+			costs[s.Currency] += s.Cost
+		}
+	}
+	for kind, n := range map[string]int64{"input": all.Input, "output": all.Output, "cached_read": all.CachedRead, "cached_write": all.CachedWrite} {
+		out <- prometheus.MustNewConstMetric(tokensDesc, prometheus.CounterValue, float64(n), kind)
+	}
+	out <- prometheus.MustNewConstMetric(turnsDesc, prometheus.CounterValue, float64(turns[""]))
+	for currency, n := range costs {
+		out <- prometheus.MustNewConstMetric(costDesc, prometheus.CounterValue, float64(n)/hub.Million, currency)
+	}
 }

@@ -1,4 +1,4 @@
-package server
+package routes
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 // serveLog serves the tree over the journal without authentication: the public keys that sign in it, the
 // newest checkpoint and the tiles. They are hashes only. It also cosigns checkpoints of witnesses, whose
 // signatures it checks.
-func (s *Server) serveLog(mux *http.ServeMux) {
+func (s *Site) serveLog(mux *http.ServeMux) {
 	mux.HandleFunc("GET /.well-known/parley-keys", func(w http.ResponseWriter, r *http.Request) {
-		keys, err := s.proofs.Keys(r.Context())
+		keys, err := s.o.Proofs.Keys(r.Context())
 		if err == nil && len(keys) == 0 {
 			err = hub.Errorf(hub.CodeNotFound, "keys", "this hub has no checkpoint yet")
 		}
@@ -44,7 +44,7 @@ func (s *Server) serveLog(mux *http.ServeMux) {
 			rpc.WriteError(w, hub.Errorf(hub.CodeTooLarge, "add-checkpoint", "the request is larger than %d bytes", maxCheckpoint))
 			return
 		}
-		status, text, err := s.proofs.Cosign(r.Context(), string(body))
+		status, text, err := s.o.Proofs.Cosign(r.Context(), string(body))
 		if err != nil {
 			rpc.WriteError(w, err)
 			return
@@ -57,7 +57,7 @@ func (s *Server) serveLog(mux *http.ServeMux) {
 		io.WriteString(w, text)
 	})
 	mux.HandleFunc("GET /witnessed", func(w http.ResponseWriter, r *http.Request) {
-		note, err := s.proofs.Seen(r.Context(), r.URL.Query().Get("log"))
+		note, err := s.o.Proofs.Seen(r.Context(), r.URL.Query().Get("log"))
 		if err != nil {
 			rpc.WriteError(w, err)
 			return
@@ -66,7 +66,7 @@ func (s *Server) serveLog(mux *http.ServeMux) {
 		io.WriteString(w, note)
 	})
 	mux.HandleFunc("GET /tile/{path...}", func(w http.ResponseWriter, r *http.Request) {
-		hashes, err := s.proofs.Tile(r.Context(), r.PathValue("path"))
+		hashes, err := s.o.Proofs.Tile(r.Context(), r.PathValue("path"))
 		if err != nil {
 			rpc.WriteError(w, err)
 			return
@@ -79,21 +79,16 @@ func (s *Server) serveLog(mux *http.ServeMux) {
 // maxCheckpoint is the most bytes of a request to cosign a checkpoint.
 const maxCheckpoint = 64 << 10
 
-// callHub calls another hub for the tree.
-func (s *Server) callHub(ctx context.Context, method, url string, body []byte) (int, []byte, error) {
-	return s.client.Call(ctx, method, url, body)
-}
-
 // checkpoint returns the newest checkpoint; with a size, also the proof that it goes on from there.
-func (s *Server) checkpoint(ctx context.Context, since string) (string, error) {
+func (s *Site) checkpoint(ctx context.Context, since string) (string, error) {
 	if since == "" {
-		c, err := s.proofs.Newest(ctx)
+		c, err := s.o.Proofs.Newest(ctx)
 		return c.Note, err
 	}
 	size, err := strconv.ParseInt(since, 10, 64)
 	if err != nil {
 		return "", hub.Errorf(hub.CodeInvalid, "checkpoint", "since=%.20q is not a number of rows", since)
 	}
-	g, err := s.proofs.Since(ctx, size)
+	g, err := s.o.Proofs.Since(ctx, size)
 	return g.String(), err
 }

@@ -1,13 +1,21 @@
-package server
+// Package routes serves the paths of a hub that are no operations: health, card, methods, peers, events, artifacts,
+// schemas, metrics, the tree over the journal and the handshake of operators. It also bounds which hosts and
+// origins may call the hub.
+//
+// Each page identifies its caller through the door of package rpc, or is public. The pages decide nothing: they
+// call a service and write its answer.
+package routes
 
 import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -23,13 +31,62 @@ import (
 	"github.com/parley-agents/parley/hub/schema"
 	"github.com/parley-agents/parley/internal/ground/federation"
 	"github.com/parley-agents/parley/internal/ground/handshake"
+	"github.com/parley-agents/parley/internal/ground/vault"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/coordination"
 	"github.com/parley-agents/parley/internal/operation/rpc"
+	"github.com/parley-agents/parley/internal/reach/gateway"
 	"github.com/parley-agents/parley/internal/reach/peer"
+	"github.com/parley-agents/parley/internal/service/journal"
+	"github.com/parley-agents/parley/internal/service/landing"
+	"github.com/parley-agents/parley/internal/service/mailroom"
 	"github.com/parley-agents/parley/internal/service/peers"
+	"github.com/parley-agents/parley/internal/service/proof"
 	"github.com/parley-agents/parley/internal/service/signin"
+	"github.com/parley-agents/parley/internal/surface/mcptools"
 )
+
+// A Store is a store that knows whether it can be changed.
+type Store interface {
+	hub.Store
+	Fault(ctx context.Context) error
+}
+
+// Options are the services behind the pages, and the facts about the hub that they tell.
+type Options struct {
+	Store    Store
+	Self     peer.Self
+	Vault    *vault.Vault
+	Tools    *mcptools.Handler
+	Journal  *journal.Journal
+	Peers    *peers.Service
+	Syncer   func() *peer.Syncer // of the hub now
+	Mail     *mailroom.Mailroom
+	Landings *landing.Service
+	Proofs   *proof.Log
+	Login    *handshake.Hub
+	Gateway  *gateway.Client // nil without one
+	Bus      hub.Bus
+	Log      *slog.Logger
+
+	Addr     string            // where the hub listens
+	Local    bool              // it listens on loopback: local programs may read the metrics
+	Hosts    []string          // further names under which the hub is called
+	Cert     *x509.Certificate // nil without TLS
+	Version  string
+	Without  []hub.Feature
+	Began    time.Time
+	Stopping <-chan struct{} // closed when the hub begins to stop
+}
+
+// A Site serves the paths of a hub.
+type Site struct{ o Options }
+
+// New returns the handler of the paths of a hub. Requests for a host name of the hub's page go to page.
+func New(o Options, door *rpc.Door, meters *Meters, page http.Handler) http.Handler {
+	s := &Site{o}
+	return s.guard(cleanPaths(s.routes(door, meters)), page)
+}
 
 const (
 	// Bounds of single requests. Those of bodies of operations are in their tables.
@@ -45,22 +102,22 @@ const (
 // the caller, bounds the kinds of callers and records refusals. Pages without it
 // are public: the card, the health, the methods, the schemas and, on loopback, the
 // metrics.
-func (s *Server) routes(door *rpc.Door, meters *meters) http.Handler {
+func (s *Site) routes(door *rpc.Door, meters *Meters) http.Handler {
 	mux := http.NewServeMux()
 	bases := []string{""}
-	if u, err := url.Parse(s.self.URL); err == nil {
+	if u, err := url.Parse(s.o.Self.URL); err == nil {
 		if base := strings.TrimRight(u.Path, "/"); base != "" {
 			bases = append(bases, base)
 			mux.Handle("POST "+base, door)
 		}
 	}
 
-	card := s.self.Card()
+	card := s.o.Self.Card()
 	for _, base := range bases {
 		mux.Handle("POST "+base+"/{$}", door)
 		mux.HandleFunc("GET "+base+peer.CardPath, func(w http.ResponseWriter, _ *http.Request) { rpc.WriteJSON(w, http.StatusOK, card) })
 		mux.HandleFunc("GET "+base+peer.HealthPath, s.health)
-		mux.HandleFunc("GET "+base+"/methods", func(w http.ResponseWriter, _ *http.Request) { listMethods(w, door.Methods(), s.opts.Without) })
+		mux.HandleFunc("GET "+base+"/methods", func(w http.ResponseWriter, _ *http.Request) { listMethods(w, door.Methods(), s.o.Without) })
 		mux.Handle("GET "+base+"/peers", door.Page("peers", rpc.Identified, s.listPeers))
 		mux.Handle("POST "+base+peer.RegisterPath, door.Page("peers/register", rpc.Everybody, s.registerPeer(door)))
 	}
@@ -68,7 +125,7 @@ func (s *Server) routes(door *rpc.Door, meters *meters) http.Handler {
 	s.serveManifest(mux)
 	mux.Handle("POST "+handshake.ChallengePath, door.Page("operator/challenge", rpc.Everybody, s.challenge))
 	mux.Handle("POST "+handshake.TokenPath, door.Page("operator/token", rpc.Everybody, s.grant))
-	mux.Handle("/mcp", door.Page("mcp", rpc.Local, s.tools.Serve))
+	mux.Handle("/mcp", door.Page("mcp", rpc.Local, s.o.Tools.Serve))
 	mux.Handle("GET /events", door.Page("events", rpc.Local, s.events(door)))
 	mux.Handle("POST /artifacts", door.Page("artifact.put", rpc.Local, s.putArtifact))
 	mux.Handle("GET /artifacts/{sha256}", door.Page("artifact.get", rpc.Local, s.getArtifact))
@@ -77,7 +134,7 @@ func (s *Server) routes(door *rpc.Door, meters *meters) http.Handler {
 
 	// On loopback every local program may read the metrics; elsewhere they need a key.
 	var metrics http.Handler = meters
-	if host, _, _ := net.SplitHostPort(s.opts.Addr); !isLoopback(host) {
+	if !s.o.Local {
 		metrics = door.Page("metrics", rpc.Local, func(w http.ResponseWriter, r *http.Request, _ hub.Caller) error {
 			meters.ServeHTTP(w, r)
 			return nil
@@ -116,15 +173,15 @@ func cleanPaths(next http.Handler) http.Handler {
 // It runs before any handler reads the body. A request without an Origin header
 // comes from a program, or from the same page, and is let through; keys protect the
 // rest.
-func (s *Server) guard(next, site http.Handler) http.Handler {
+func (s *Site) guard(next, site http.Handler) http.Handler {
 	allowed := map[string]bool{}
-	for _, h := range append([]string{"localhost", "127.0.0.1", "::1"}, s.opts.Hosts...) {
+	for _, h := range append([]string{"localhost", "127.0.0.1", "::1"}, s.o.Hosts...) {
 		allowed[strings.ToLower(h)] = true
 	}
-	if host, _, err := net.SplitHostPort(s.opts.Addr); err == nil && host != "" {
+	if host, _, err := net.SplitHostPort(s.o.Addr); err == nil && host != "" {
 		allowed[strings.ToLower(host)] = true
 	}
-	if u, err := url.Parse(s.self.URL); err == nil {
+	if u, err := url.Parse(s.o.Self.URL); err == nil {
 		allowed[strings.ToLower(u.Hostname())] = true
 	}
 
@@ -169,49 +226,49 @@ func (s *Server) guard(next, site http.Handler) http.Handler {
 
 // endPanic ends a panic of a handler: it is logged, and the connection is closed,
 // because a part of the answer may have gone out.
-func (s *Server) endPanic(r *http.Request) {
+func (s *Site) endPanic(r *http.Request) {
 	switch p := recover(); p {
 	case nil:
 	case http.ErrAbortHandler:
 		panic(p) // logged where it was thrown
 	default:
-		s.log.Error("panic while a request was answered", "op", r.Method+" "+r.Pattern, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
+		s.o.Log.Error("panic while a request was answered", "op", r.Method+" "+r.Pattern, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// healthy is the status of a hub that can work.
-const healthy = "healthy"
+// Healthy is the status of a hub that can work.
+const Healthy = "healthy"
 
 // health reports whether the hub can work, and its names.
 // It needs no key, so it tells states and numbers but no reason that could hold a
 // path or an address, except for a hub that cannot work.
-func (s *Server) health(w http.ResponseWriter, r *http.Request) {
+func (s *Site) health(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 	defer cancel()
 
 	// The hub is degraded when its journal or its store cannot be used.
-	status, code := healthy, http.StatusOK
-	head, err := s.journal.Head(ctx)
+	status, code := Healthy, http.StatusOK
+	head, err := s.o.Journal.Head(ctx)
 	peers := 0
 	if err == nil {
 		peers, err = s.peerCount(ctx)
 	}
 	if err == nil {
-		err = s.store.Fault(ctx)
+		err = s.o.Store.Fault(ctx)
 	}
 	if err != nil {
 		status, code = "degraded", http.StatusServiceUnavailable
 	}
 
 	answer := map[string]any{
-		"status": status, "agentId": s.self.AID, "repo": s.self.Repo, "peerCount": peers, "version": s.opts.Version, "journal": head.Seq, "uptime_s": int(time.Since(s.began).Seconds()),
+		"status": status, "agentId": s.o.Self.AID, "repo": s.o.Self.Repo, "peerCount": peers, "version": s.o.Version, "journal": head.Seq, "uptime_s": int(time.Since(s.o.Began).Seconds()),
 	}
-	if off := s.FailedChannels(); len(off) > 0 {
+	if off := FailedChannels(s.o.Mail); len(off) > 0 {
 		answer["failed_channels"] = slices.Sorted(maps.Keys(off)) // why is for those who can log in
 	}
-	if s.gateway != nil {
-		answer["gateway"], answer["workq"] = s.gateway.State().State, s.gateway.QueueState().State
+	if s.o.Gateway != nil {
+		answer["gateway"], answer["workq"] = s.o.Gateway.State().State, s.o.Gateway.QueueState().State
 	}
 
 	if err != nil {
@@ -223,9 +280,9 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 
 // FailedChannels returns the channels that are off because their last check or attempt
 // failed, with the reason of each.
-func (s *Server) FailedChannels() map[string]string {
+func FailedChannels(mail *mailroom.Mailroom) map[string]string {
 	off := map[string]string{}
-	for name, c := range s.mail.Capabilities() {
+	for name, c := range mail.Capabilities() {
 		if c.State == hub.Failed {
 			off[name] = c.Detail
 		}
@@ -234,9 +291,9 @@ func (s *Server) FailedChannels() map[string]string {
 }
 
 // peerCount returns how many peers are kept in step.
-func (s *Server) peerCount(ctx context.Context) (int, error) {
+func (s *Site) peerCount(ctx context.Context) (int, error) {
 	n := 0
-	err := s.store.View(ctx, func(r hub.Reader) error {
+	err := s.o.Store.View(ctx, func(r hub.Reader) error {
 		peers, err := r.Peers()
 		for _, p := range peers {
 			if p.State == hub.PeerApproved {
@@ -288,16 +345,16 @@ func getSchema(w http.ResponseWriter, r *http.Request) {
 
 // serveManifest serves the signed manifest of this hub, by which others check its id. A
 // hub whose id is not that of a domain has none.
-func (s *Server) serveManifest(mux *http.ServeMux) {
-	aid, err := peer.ParseAID(s.self.AID)
+func (s *Site) serveManifest(mux *http.ServeMux) {
+	aid, err := peer.ParseAID(s.o.Self.AID)
 	if err != nil {
 		return
 	}
-	m, err := s.self.Manifest(s.vault.SigningKey(), hub.At(time.Now()), false)
+	m, err := s.o.Self.Manifest(s.o.Vault.SigningKey(), hub.At(time.Now()), false)
 	if err != nil {
 		return
 	}
-	signed, err := m.Sign(s.vault.Sign)
+	signed, err := m.Sign(s.o.Vault.Sign)
 	if err != nil {
 		return
 	}
@@ -306,11 +363,11 @@ func (s *Server) serveManifest(mux *http.ServeMux) {
 
 // listPeers answers GET /peers: to the operator everything, to other callers the
 // names, addresses and health of the peers that were not removed.
-func (s *Server) listPeers(w http.ResponseWriter, r *http.Request, c hub.Caller) error {
+func (s *Site) listPeers(w http.ResponseWriter, r *http.Request, c hub.Caller) error {
 	if c.Kind == hub.CallerLegacyPeer || c.Kind == hub.CallerToken {
 		return hub.Errorf(hub.CodeDenied, "peers", "%s cannot list this hub's peers", c.AID)
 	}
-	all, err := s.syncer.Standings(r.Context())
+	all, err := s.o.Syncer().Standings(r.Context())
 	if err != nil {
 		return err
 	}
@@ -329,7 +386,7 @@ func (s *Server) listPeers(w http.ResponseWriter, r *http.Request, c hub.Caller)
 // is shown must be valid.
 // A key that is not valid is refused although a caller without one is not: the
 // sender believes that it was identified.
-func (s *Server) registerPeer(door *rpc.Door) rpc.Page {
+func (s *Site) registerPeer(door *rpc.Door) rpc.Page {
 	const op = "peers/register"
 	return func(w http.ResponseWriter, r *http.Request, c hub.Caller) error {
 		if !door.RequireJSON(w, r) {
@@ -352,7 +409,7 @@ func (s *Server) registerPeer(door *rpc.Door) rpc.Page {
 			return err
 		}
 
-		p, err := s.peers.RegisterPeer(r.Context(), c, in)
+		p, err := s.o.Peers.RegisterPeer(r.Context(), c, in)
 		if err != nil {
 			return err
 		}
@@ -373,9 +430,9 @@ type Artifact struct {
 
 // putArtifact answers POST /artifacts: it stores the body and answers with a
 // reference that can be sent in context.artifacts.
-func (s *Server) putArtifact(w http.ResponseWriter, r *http.Request, c hub.Caller) error {
+func (s *Site) putArtifact(w http.ResponseWriter, r *http.Request, c hub.Caller) error {
 	rpc.ArriveWithin(w, uploadTimeout)
-	ref, err := s.mail.StoreArtifact(r.Context(), c, r.Body)
+	ref, err := s.o.Mail.StoreArtifact(r.Context(), c, r.Body)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		err = hub.Errorf(hub.CodeInvalid, "artifact.put", "the upload ended early")
 	}
@@ -388,8 +445,8 @@ func (s *Server) putArtifact(w http.ResponseWriter, r *http.Request, c hub.Calle
 
 // getArtifact answers GET /artifacts/SHA256 to callers that may read the content.
 // The content is foreign. Its type is neither guessed here nor by a browser.
-func (s *Server) getArtifact(w http.ResponseWriter, r *http.Request, c hub.Caller) error {
-	f, err := s.mail.OpenArtifact(r.Context(), c, r.PathValue("sha256"))
+func (s *Site) getArtifact(w http.ResponseWriter, r *http.Request, c hub.Caller) error {
+	f, err := s.o.Mail.OpenArtifact(r.Context(), c, r.PathValue("sha256"))
 	if err != nil {
 		return err
 	}
@@ -399,7 +456,7 @@ func (s *Server) getArtifact(w http.ResponseWriter, r *http.Request, c hub.Calle
 	if _, err := io.Copy(w, f); err != nil {
 		return nil // a caller that went away needs no answer
 	}
-	return s.landings.Fetched(r.Context(), c, r.PathValue("sha256"))
+	return s.o.Landings.Fetched(r.Context(), c, r.PathValue("sha256"))
 }
 
 // events answers GET /events with journal entries that the caller may see, as
@@ -409,7 +466,7 @@ func (s *Server) getArtifact(w http.ResponseWriter, r *http.Request, c hub.Calle
 // The bus only wakes the loop; the entries come from the store, from the number of
 // the last one on. A lost hint therefore delays events until the next tick, and
 // loses none.
-func (s *Server) events(door *rpc.Door) rpc.Page {
+func (s *Site) events(door *rpc.Door) rpc.Page {
 	return func(w http.ResponseWriter, r *http.Request, c hub.Caller) error {
 		after, err := s.startAt(r)
 		if err != nil {
@@ -426,7 +483,7 @@ func (s *Server) events(door *rpc.Door) rpc.Page {
 		}
 
 		// Subscribed before the first read: an entry in between is hinted at.
-		hints, cancel := s.hints.Subscribe(hub.TopicJournal)
+		hints, cancel := s.o.Bus.Subscribe(hub.TopicJournal)
 		defer cancel()
 		tick := time.NewTicker(keepAlive)
 		defer tick.Stop()
@@ -437,7 +494,7 @@ func (s *Server) events(door *rpc.Door) rpc.Page {
 				return nil
 			}
 			if after, err = s.writeEvents(w, r, c, after); err != nil {
-				s.log.Warn("event stream ended", "actor", c.ID, "err", err)
+				s.o.Log.Warn("event stream ended", "actor", c.ID, "err", err)
 				return nil
 			}
 			if rc.Flush() != nil {
@@ -450,7 +507,7 @@ func (s *Server) events(door *rpc.Door) rpc.Page {
 				fmt.Fprint(w, ": \n\n")
 			case <-r.Context().Done():
 				return nil
-			case <-s.stopping:
+			case <-s.o.Stopping:
 				return nil
 			}
 		}
@@ -461,9 +518,9 @@ func (s *Server) events(door *rpc.Door) rpc.Page {
 // last entry of the journal.
 // It writes page after page until a page brings nothing new, so the memory of a
 // stream does not depend on how far behind it is.
-func (s *Server) writeEvents(w http.ResponseWriter, r *http.Request, c hub.Caller, after int64) (int64, error) {
+func (s *Site) writeEvents(w http.ResponseWriter, r *http.Request, c hub.Caller, after int64) (int64, error) {
 	for {
-		entries, last, err := s.journal.Events(r.Context(), c, after, eventPage)
+		entries, last, err := s.o.Journal.Events(r.Context(), c, after, eventPage)
 		if err != nil {
 			return after, err
 		}
@@ -482,12 +539,12 @@ func (s *Server) writeEvents(w http.ResponseWriter, r *http.Request, c hub.Calle
 }
 
 // startAt returns the number after which a stream begins.
-func (s *Server) startAt(r *http.Request) (int64, error) {
+func (s *Site) startAt(r *http.Request) (int64, error) {
 	text := r.Header.Get("Last-Event-ID")
 	if text == "" {
 		text = r.URL.Query().Get("after")
 	}
-	head, err := s.journal.Head(r.Context())
+	head, err := s.o.Journal.Head(r.Context())
 	if text == "" || err != nil {
 		return head.Seq, err
 	}

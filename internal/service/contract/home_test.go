@@ -1,13 +1,14 @@
-package server
+package contract
 
 import (
 	"testing"
 
 	"github.com/parley-agents/parley/hub/coord"
+	"github.com/parley-agents/parley/internal/ground/git"
 )
 
 func TestRepositoryOfAProject(t *testing.T) {
-	remotes := []string{plainAddress("git@Example.com:acme/web.git")}
+	remotes := []string{git.PlainAddress("git@Example.com:acme/web.git")}
 	for _, test := range []struct {
 		name    string
 		repo    coord.Repo
@@ -31,7 +32,7 @@ func TestRepositoryOfAProject(t *testing.T) {
 		"ssh://git@example.com/acme/web.git": "example.com/acme/web", "https://user:key@example.com/acme/web": "example.com/acme/web",
 		"example.com:acme/web": "example.com/acme/web", "/srv/git/web.git": "/srv/git/web", "ssh://git@example.com:2222/acme/web": "example.com:2222/acme/web",
 	} {
-		if got := plainAddress(address); got != want {
+		if got := git.PlainAddress(address); got != want {
 			t.Errorf("%s: got %s, want %s", address, got, want)
 		}
 	}
