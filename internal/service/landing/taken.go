@@ -245,7 +245,7 @@ func (w *worker) mergeAgain(ctx context.Context, onto Commit, e hub.LandingEntry
 			return Merge{}, err
 		}
 	}
-	made, err := git.Merge(ctx, repo, tip, Commit{e.Commit, e.Tree}, mergeMessage(e))
+	made, err := git.Merge(ctx, repo, tip, Commit{ID: e.Commit, Tree: e.Tree}, mergeMessage(e))
 	if err != nil || len(made.Conflicts) > 0 {
 		return made, err
 	}

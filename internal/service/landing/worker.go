@@ -432,7 +432,7 @@ func (w *worker) returnBroken(ctx context.Context, entries []hub.LandingEntry) (
 		if e.Waives(hub.GateContracts) {
 			continue
 		}
-		candidate := Commit{e.Commit, e.Tree}
+		candidate := Commit{ID: e.Commit, Tree: e.Tree}
 		if e.Undoes != "" {
 			candidate = Commit{}
 		}
@@ -473,7 +473,7 @@ func (w *worker) mergeHere(ctx context.Context, onto Commit, e hub.LandingEntry)
 	if len(undone) > 0 {
 		return w.mergeAgain(ctx, onto, e, undone)
 	}
-	return w.s.git.Merge(ctx, w.policy.Repository, onto, Commit{e.Commit, e.Tree}, mergeMessage(e))
+	return w.s.git.Merge(ctx, w.policy.Repository, onto, Commit{ID: e.Commit, Tree: e.Tree}, mergeMessage(e))
 }
 
 // begin records that the members of an attempt are being tried.
