@@ -523,7 +523,7 @@ func TestFilesWaitForAPerson(t *testing.T) {
 	w.pass(29 * time.Minute)
 	want()
 	w.pass(2 * time.Minute)
-	if items := want("blocked tester"); len(items) == 1 && (items[0].Title != "a.txt" || items[0].Command != "parley release --id r1") {
+	if items := want("blocked tester"); len(items) == 1 && (items[0].Title != "a.txt" || items[0].Command != "parley files release --id r1") {
 		t.Errorf("got %+v", items[0])
 	}
 	must(rpc.Call(t.Context(), w.as(w.operator), api.ReleaseFiles, reservation.Release{ID: "r1"}))(t)

@@ -184,7 +184,7 @@ func TestReviewByAnotherVendor(t *testing.T) {
 	for len(asked) == 0 {
 		asked = must(rpc.Call(d.ctx, cleo, api.Inbox, api.InboxParams{WaitS: 1}))(t).Messages
 	}
-	if text := string(asked[0].Payload); strings.Contains(text, "words-of-ada") || !strings.Contains(text, "parley review v1 approve") {
+	if text := string(asked[0].Payload); strings.Contains(text, "words-of-ada") || !strings.Contains(text, "parley land review v1 approve") {
 		t.Errorf("the question: %s", text)
 	}
 	d.hub.fetch(t, keys[2])
@@ -420,7 +420,7 @@ func TestBranchOfAHandoffWaitsForItsReview(t *testing.T) {
 	d.git("-C", work, "commit", "-q", "-m", "login")
 	for _, ref := range []string{"work", d.git("rev-parse", "work")} {
 		e := must(rpc.Call(d.ctx, d.hub.as(keys[2]), api.Land, api.LandParams{Ref: ref, Repo: d.dir}))(t).Entries[0]
-		if e.State != hub.EntryWaiting || e.Reason != "waits for the review of operator" || e.Missing[0].Next != "parley review "+string(e.ID)+" approve" {
+		if e.State != hub.EntryWaiting || e.Reason != "waits for the review of operator" || e.Missing[0].Next != "parley land review "+string(e.ID)+" approve" {
 			t.Errorf("%s: %s %q %+v", ref, e.State, e.Reason, e.Missing)
 		}
 		must(rpc.Call(d.ctx, d.operator, api.CancelLanding, api.EntryParams{ID: e.ID}))(t)

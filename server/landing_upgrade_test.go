@@ -125,7 +125,7 @@ func TestLandingPoliciesOfBefore(t *testing.T) {
 	if err != nil && !errors.As(err, &exit) { // it ends with 1 where something is wrong
 		t.Fatal(err)
 	}
-	for _, text := range append(want, "parley landing set --repo "+d.dir+" --into bare --check", "parley landing set --repo "+d.dir+" --into ghost --review") {
+	for _, text := range append(want, "parley land policy set --repo "+d.dir+" --into bare --check", "parley land policy set --repo "+d.dir+" --into ghost --review") {
 		if !strings.Contains(string(said), text) {
 			t.Errorf("doctor lacks %q: %s", text, said)
 		}

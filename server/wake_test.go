@@ -832,7 +832,7 @@ func TestWake(t *testing.T) {
 			}
 			last = mustCall(t, from, api.Send, api.SendParams{To: api.Recipients{to}, Text: fmt.Sprint("step ", i)})
 		}
-		if f := last.Deliveries[1]; f.Reach != hub.ReachHeld || f.Status != hub.DeliveryHeld || !strings.Contains(f.Reason, "parley wake resume dan") {
+		if f := last.Deliveries[1]; f.Reach != hub.ReachHeld || f.Status != hub.DeliveryHeld || !strings.Contains(f.Reason, "parley agent wake dan --on") {
 			t.Errorf("the forecast: got %+v", f)
 		}
 		if row := w.untilRow(last.ID, hub.DeliveryHeld); !strings.Contains(row.Error, "9 messages in a row") {

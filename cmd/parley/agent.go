@@ -17,13 +17,12 @@ import (
 )
 
 func (a *app) agentCommand() *cobra.Command {
-	return group("agent", "Manage agents and their keys",
-		a.agentAddCommand(), a.agentListCommand(), a.agentKeyCommand(), a.agentRevokeCommand(),
-		a.agentRoleCommand(),
-		a.agentKeepCommand(), a.agentKeptCommand(), a.agentStopCommand(), a.agentRestartCommand(), a.agentLogsCommand(), a.agentAttachCommand(), a.agentAnswerCommand(), a.agentWindowCommand(),
+	return noun("agent", "Manage agents: their keys, their wakes, those that the hub keeps", a.agentListCommand(),
+		a.agentAddCommand(), a.agentKeyCommand(), a.agentRevokeCommand(), a.agentRoleCommand(),
+		a.agentClisCommand(), a.agentContactCommand(), a.agentSessionsCommand(), a.agentTestCommand(), a.agentWakeCommand(),
+		a.agentKeepCommand(), a.agentStopCommand(), a.agentRestartCommand(), a.agentLogsCommand(), a.agentAttachCommand(), a.agentWindowCommand(),
 		a.agentChange("pause", "Stop an agent from sending; it can still read", "paused: it can read, not send", api.PauseAgent),
-		a.agentChange("resume", "Let a paused agent send again", "active again", api.ResumeAgent),
-		a.agentChange("reset", "Lift an agent's suspension for repeated messages", "no longer suspended", api.ResetAgent),
+		a.agentResumeCommand(),
 	)
 }
 
@@ -76,12 +75,22 @@ func (a *app) agentAddCommand() *cobra.Command {
 }
 
 func (a *app) agentListCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "list", Short: "List agents", Args: cobra.NoArgs}
-	return operation(a, cmd, api.ListAgents, &api.None{}, func(w io.Writer, got api.AgentList) {
+	var isKept bool
+	cmd := &cobra.Command{Use: "list", Short: "List agents", Args: cobra.NoArgs, Example: "  parley agent list\n  parley agent list --kept"}
+	cmd.Flags().BoolVar(&isKept, "kept", false, "the agents that the hub keeps, with their questions")
+	operation(a, cmd, api.ListAgents, &api.None{}, func(w io.Writer, got api.AgentList) {
 		writeTable(w, "NAME, ROLE, CAN, STATE, UNREAD, LAST SEEN, REACHABLE, KEYS", got.Agents, func(p api.AgentProfile) []any {
 			return []any{p.ID, p.Role, cmp.Or(strings.Join(p.Can, ","), "-"), agentState(p), p.Unread, ago(p.LastSeen), p.Reach, keyList(p.Keys)}
 		})
 	})
+	all := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if isKept {
+			return answer(cmd.Context(), a, api.ListKept, api.None{}, writeKept)
+		}
+		return all(cmd, args)
+	}
+	return cmd
 }
 
 // agentState returns the state of an agent as people read it.
@@ -173,6 +182,85 @@ func (a *app) agentRevokeCommand() *cobra.Command {
 	return operation(a, cmd, api.RevokeKeys, &p, func(w io.Writer, got api.Revoked) {
 		fmt.Fprintf(w, "revoked %d keys of %s\n", got.Revoked, got.Agent)
 	}, argument(0, &p.ID))
+}
+
+func (a *app) agentResumeCommand() *cobra.Command {
+	var p api.AgentParams
+	var suspension, all bool
+	cmd := &cobra.Command{
+		Use: "resume NAME", Short: "Let a paused or suspended agent send again",
+		Long: `Let a paused agent send again. --suspension lifts the suspension for repeated messages,
+--all everything that holds the agent, with the pause of its wakes. The answer names
+everything else that holds it, with the command that lifts it.`,
+		Example: `  parley agent resume builder
+  parley agent resume builder --suspension
+  parley agent resume builder --all`,
+		Args: cobra.ExactArgs(1),
+	}
+	cmd.Flags().BoolVar(&suspension, "suspension", false, "lift the suspension for repeated messages")
+	cmd.Flags().BoolVar(&all, "all", false, "lift everything that holds the agent")
+	return prepared(cmd, func(ctx context.Context) error {
+		c, err := a.client()
+		if err != nil {
+			return err
+		}
+		got, err := a.resume(ctx, c, p, suspension, all)
+		if err != nil {
+			return err
+		}
+		rest := holdings(ctx, c, p.ID)
+		return a.print(got, func(w io.Writer) {
+			what := "active again"
+			if suspension {
+				what = "no longer suspended"
+			}
+			fmt.Fprintf(w, "%s is %s\n", got.Agent.ID, what)
+			for _, line := range rest {
+				fmt.Fprintln(w, line)
+			}
+		})
+	}, argument(0, &p.ID))
+}
+
+// resume lifts the pause of an agent, its suspension, or all that holds it.
+func (a *app) resume(ctx context.Context, c *rpc.Client, p api.AgentParams, suspension, all bool) (got api.AgentState, err error) {
+	if suspension || all {
+		if got, err = rpc.Call(ctx, c, api.ResetAgent, p); err != nil || !all {
+			return got, err
+		}
+		if _, err := rpc.Call(ctx, c, api.ResumeWake, api.WakePauseParams{Agent: p.ID}); err != nil {
+			return got, err
+		}
+	}
+	return rpc.Call(ctx, c, api.ResumeAgent, p)
+}
+
+// holdings returns a line for each thing that still holds an agent, with the command that lifts it.
+func holdings(ctx context.Context, c *rpc.Client, name hub.AgentID) (out []string) {
+	if list, err := rpc.Call(ctx, c, api.ListAgents, api.None{}); err == nil {
+		for _, p := range list.Agents {
+			switch {
+			case p.ID != name:
+			case p.Suspended:
+				out = append(out, fmt.Sprintf("it is suspended for repeated messages: parley agent resume %s --suspension", name))
+			case p.State == hub.AgentPaused:
+				out = append(out, fmt.Sprintf("it may not send: parley agent resume %s", name))
+			}
+		}
+	}
+	got, err := rpc.Call(ctx, c, api.ListSessions, api.AgentNameParams{Agent: name})
+	if err != nil {
+		return out
+	}
+	if got.Paused {
+		out = append(out, "all wakes are paused: parley agent wake --all --on")
+	}
+	for _, w := range got.Agents {
+		if detail, hint := wakeProblem(w); detail != "" {
+			out = append(out, fmt.Sprintf("mail does not wake it: %s; %s", detail, hint))
+		}
+	}
+	return out
 }
 
 // agentChange returns a command that changes the state of an agent.

@@ -23,9 +23,9 @@ type agentCLI struct {
 	Runnable  bool   `json:"runnable"` // the program that speaks ACP is installed
 }
 
-func (a *app) agentsCommand() *cobra.Command {
-	return group("agents", "Show the agent CLIs on this machine", &cobra.Command{
-		Use:   "detect",
+func (a *app) agentClisCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "clis",
 		Short: "List known agent CLIs and their ACP commands",
 		Long: `List the known agent CLIs with the installed version and the command that starts each
 over ACP. Every installed CLI is started once to read its version.`,
@@ -64,5 +64,5 @@ over ACP. Every installed CLI is started once to read its version.`,
 				})
 			})
 		},
-	})
+	}
 }

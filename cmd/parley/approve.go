@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,8 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/hub/coord"
 	"github.com/parley-agents/parley/internal/ground/text/plaintext"
 	"github.com/parley-agents/parley/internal/operation/api"
+	"github.com/parley-agents/parley/internal/operation/coordination"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/service/attention"
 	"github.com/parley-agents/parley/internal/service/mailroom"
@@ -24,17 +27,20 @@ func (a *app) approveCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "approve [ID]",
-		Short: "Approve a held message or handoff",
-		Long: `Approve a held message or team operation, or a handoff that needs approval. Without
-an id, list everything that is waiting. On a terminal the item is shown and you are
-asked to confirm. Only the operator can approve; a handoff into a team can also be
-approved by a member whose role permits it.`,
+		Short: "Say yes to a thing that waits for you",
+		Long: `Say yes to a thing that waits: a held message, a handoff, a landing, a review, an operation
+of a team, a peer, or a question of a kept agent. Without an id, list everything that
+waits. On a terminal the item is shown and you are asked to confirm. An agent answers
+only its own part: its review, or a handoff into a team in which its role permits it.`,
+		Example: `  parley approve
+  parley approve h3
+  parley approve q1`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return answer(cmd.Context(), a, api.ListHeld, api.None{}, writeHeld)
 			}
-			return a.decide(cmd, api.Approve, api.IDParams{ID: hub.EnvelopeID(args[0])}, "Approve it?", yes)
+			return a.answerWaiting(cmd, verdict{id: args[0], isYes: true, yes: yes})
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
@@ -58,7 +64,7 @@ func writeHeld(w io.Writer, got api.HeldList) {
 	}
 	for _, k := range got.Asks {
 		for _, q := range k.Asks {
-			fmt.Fprintf(w, "%s asks: %s\n  parley agent answer %[1]s %[3]d yes, or no\n", k.Agent, plaintext.Line(q.Text), q.ID)
+			fmt.Fprintf(w, "q%d %s asks: %s\n", q.ID, k.Agent, plaintext.Line(q.Text))
 		}
 	}
 }
@@ -161,17 +167,108 @@ func (a *app) askYes(ctx context.Context, question string) (bool, error) {
 	return answer == "y" || answer == "yes", nil
 }
 
-// decide approves or denies a held message, after the person at the terminal
-// has confirmed it.
-func (a *app) decide(cmd *cobra.Command, o rpc.Operation[*api.Services, api.IDParams, api.Decision], p api.IDParams, question string, yes bool) error {
+// A verdict is the answer of a person to a thing that waits.
+type verdict struct {
+	id      string
+	isYes   bool
+	because string
+	yes     bool // do not ask the person at the terminal
+}
+
+// answerWaiting answers the thing that waits under an id.
+func (a *app) answerWaiting(cmd *cobra.Command, v verdict) error {
+	ctx := cmd.Context()
 	c, err := a.client()
 	if err != nil {
 		return err
 	}
-	if ok, err := a.confirm(cmd, c, p.ID, question, yes); err != nil || !ok {
+	switch kind, _ := splitID(v.id); kind {
+	case "q":
+		choice := "no"
+		if v.isYes {
+			choice = "yes"
+		}
+		return a.answerQuestion(ctx, c, v.id, choice)
+	case "v":
+		return a.answerReview(ctx, v)
+	}
+	if done, err := a.answerPeer(ctx, c, v); done || err != nil {
 		return err
 	}
-	return answer(cmd.Context(), a, o, p, func(w io.Writer, v api.Decision) { writeDecision(w, p.ID, v) })
+
+	question, o := "Deny it?", api.Deny
+	if v.isYes {
+		question, o = "Approve it?", api.Approve
+	}
+	p := api.IDParams{ID: hub.EnvelopeID(v.id), Reason: v.because}
+	if ok, err := a.confirm(cmd, c, p.ID, question, v.yes); err != nil || !ok {
+		return err
+	}
+	got, err := rpc.Call(ctx, c, o, p)
+	if hub.CodeOf(err) == hub.CodeDenied && v.isYes { // an agent; it may approve a handoff into its team
+		if h, mayApprove := rpc.Call(ctx, c, api.Handoff, api.HandoffParams{Action: "approve", ID: hub.HandoffID(v.id)}); mayApprove == nil {
+			return a.print(h, func(w io.Writer) { writeHandoff(w, *h.Report) })
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return a.print(got, func(w io.Writer) { writeDecision(w, p.ID, got) })
+}
+
+// answerReview answers a review.
+func (a *app) answerReview(ctx context.Context, v verdict) error {
+	p := api.ReviewParams{ID: v.id, Verdict: hub.VerdictApprove}
+	if !v.isYes {
+		p.Verdict = hub.VerdictChanges
+		p.Findings = []hub.ReviewFinding{{Text: v.because}}
+		if v.because == "" {
+			return usagef("--because is required: a review that asks for changes says which").
+				WithHint("or name the lines: parley land review %s changes --finding PATH:LINE:TEXT", v.id)
+		}
+	}
+	return answer(ctx, a, api.GiveReview, p, writeReview)
+}
+
+// answerPeer approves a peer; done is false if the id names none.
+func (a *app) answerPeer(ctx context.Context, c *rpc.Client, v verdict) (done bool, err error) {
+	if !strings.HasPrefix(v.id, "aid://") {
+		return false, nil
+	}
+	o := coordination.ApprovePeer
+	if !v.isYes {
+		o = coordination.RemovePeer
+	}
+	got, err := rpc.Call(ctx, c, o, coordination.PeerParams{AID: coord.AID(v.id)})
+	if err != nil {
+		return true, err
+	}
+	return true, a.print(got, func(w io.Writer) { writePeer(w, got) })
+}
+
+// answerQuestion answers a question of a kept agent: yes allows it once, no rejects it, and the id of an
+// option selects that option.
+func (a *app) answerQuestion(ctx context.Context, c *rpc.Client, id, choice string) error {
+	_, n := splitID(id)
+	list, err := rpc.Call(ctx, c, api.ListKept, api.None{})
+	if err != nil {
+		return err
+	}
+	for _, k := range list.Agents {
+		for _, q := range k.Asks {
+			if int64(q.ID) != n {
+				continue
+			}
+			got, err := rpc.Call(ctx, c, api.AnswerAgent, api.AnswerParams{Agent: k.Agent, Question: q.ID, Choice: choice})
+			if err != nil {
+				return err
+			}
+			return a.print(got, func(w io.Writer) {
+				fmt.Fprintf(w, "%s of %s is answered: %s\n", id, k.Agent, cmp.Or(got.Choice.Label(), "denied"))
+			})
+		}
+	}
+	return hub.Errorf(hub.CodeNotFound, "parley", "no question %s waits", id).WithHint("parley approve lists what waits")
 }
 
 // writeDecision writes a decision about the thing whose id was typed.

@@ -13,7 +13,7 @@ func TestApproveShowsWhatItIsAbout(t *testing.T) {
 	short := regexp.MustCompile(`\b(?:m|h)[0-9]+\b`)
 	for _, c := range []struct{ name, shows string }{
 		{short.FindString(h.as("planner", "send", "builder", "drop the table", "--human-gate", "required").out), "drop the table"},
-		{short.FindString(h.as("planner", "handoff", "initiate", "--to", "builder", "--task", "T-3", "--title", "move the users", "--summary", "s", "--next", "n", "--criterion", "c", "--needs-approval").out), "move the users"},
+		{short.FindString(h.as("planner", "handoff", "new", "--to", "builder", "--task", "T-3", "--title", "move the users", "--summary", "s", "--next", "n", "--criterion", "c", "--needs-approval").out), "move the users"},
 		{short.FindString(h.as("planner", "team", "add", "gated", "builder").out), "planner asks to add in the team gated"},
 	} {
 		t.Run(c.shows, func(t *testing.T) {

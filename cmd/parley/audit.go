@@ -17,17 +17,17 @@ import (
 	"github.com/parley-agents/parley/internal/service/records"
 )
 
-func (a *app) auditCommand() *cobra.Command {
+func (a *app) hubJournalCommand() *cobra.Command {
 	var p api.AuditParams
 	var follow bool
 	cmd := &cobra.Command{
-		Use: "audit", Short: "Read or verify the journal",
+		Use: "journal", Short: "Print the journal",
 		Long: `Print the journal: the time, actor, action, subject and outcome of every call that
 changed something or was refused. Auditors see all entries, other agents only those
 that concern them. The newest entries come last.`,
-		Example: `  parley audit --limit 20
-  parley audit --follow --actor builder
-  parley audit verify`,
+		Example: `  parley hub journal --limit 20
+  parley hub journal --follow --actor builder
+  parley hub verify`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.client()
@@ -62,7 +62,6 @@ that concern them. The newest entries come last.`,
 	f.StringVar((*string)(&p.Action), "action", "", "only entries with this action, such as message.sent")
 	f.Int64Var(&p.After, "after", 0, "only entries after this number")
 	f.Var(&p.Limit, "limit", "maximum number of entries (default 50)")
-	cmd.AddCommand(a.auditVerifyCommand(), a.auditKeyCommand(), a.auditWitnessCommand())
 	return cmd
 }
 
@@ -105,7 +104,7 @@ func (a *app) followAudit(ctx context.Context, p api.AuditParams, page api.Audit
 	return watch.Follow(ctx, a.client, seq, a.away(ctx), func(_ *rpc.Client, e hub.Entry) error { return show(e) })
 }
 
-func (a *app) auditVerifyCommand() *cobra.Command {
+func (a *app) hubVerifyCommand() *cobra.Command {
 	var resume, rebuild bool
 	cmd := &cobra.Command{
 		Use: "verify", Short: "Verify the hub's records against the journal",
@@ -162,7 +161,7 @@ func (a *app) verify(ctx context.Context, resume bool) (records.Audit, error) {
 			return r.VerifyFor(ctx, verifyPart, p.Resume)
 		})
 		if ctx.Err() != nil && stored {
-			fmt.Fprintln(a.err, "interrupted; run \"parley audit verify --resume\" to continue")
+			fmt.Fprintln(a.err, "interrupted; run \"parley hub verify --resume\" to continue")
 		}
 		if err != nil || got.Progress == nil {
 			return got, cmp.Or(ctx.Err(), err)

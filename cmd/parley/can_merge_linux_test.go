@@ -44,7 +44,7 @@ func TestCanMergeRunsMissingTests(t *testing.T) {
 	}
 	good := b.git("rev-parse", "HEAD")
 	ask := func(commit string, more ...string) result {
-		return b.as("builder", append([]string{"can-merge", "--repo", api, "--commit", commit, "--project", project, "--json"}, more...)...)
+		return b.as("builder", append([]string{"contract", "can-merge", "--repo", api, "--commit", commit, "--project", project, "--json"}, more...)...)
 	}
 
 	if r := ask(good); r.code != exitCheck || len(results(good)) != 0 {
@@ -81,7 +81,7 @@ func TestContractTestsOfAFile(t *testing.T) {
 
 	commit := file("checks: {contract-tests: {command: 'true'}}\ncontract_tests: {User: contract-tests}\n")
 	ask := func(more ...string) result {
-		return b.as("builder", append([]string{"can-merge", "--repo", api, "--commit", commit, "--project", project}, more...)...)
+		return b.as("builder", append([]string{"contract", "can-merge", "--repo", api, "--commit", commit, "--project", project}, more...)...)
 	}
 	contains(t, ask().out, "check run test")
 	if r := b.operator("check", "trust", b.repo, "--yes"); r.code != exitDone || !strings.Contains(r.err, "the test of contract User: contract-tests") {

@@ -20,19 +20,16 @@ import (
 )
 
 func (a *app) checkCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "check",
-		Short: "Allow commands that check commits, and run them",
-		Long: `A check is a command that you allow for one repository, such as its tests. The hub runs it
+	cmd := noun("check", "Allow commands that judge commits, and run them", a.checkListCommand(),
+		a.checkAddCommand(), a.checkShowCommand(), a.checkRemoveCommand(), a.checkTrustCommand(), a.checkRequireCommand(), a.checkRunCommand(), a.checkResultsCommand())
+	cmd.Long = `A check is a command that you allow for one repository, such as its tests. The hub runs it
 on a commit, in a clean copy of the repository, confined and with limits. Completions of
 handoffs can ask for checks. Nothing that an agent writes becomes a command: a repository
-can propose checks in its parley.yaml, and they are used when you trust them.`,
-		Example: `  parley check add test --repo . --required -- go test ./...
+can propose checks in its parley.yaml, and they are used when you trust them.`
+	cmd.Example = `  parley check
+  parley check add test --repo . --required -- go test ./...
   parley check run test
-  parley check trust`,
-		Args: cobra.NoArgs,
-	}
-	cmd.AddCommand(a.checkAddCommand(), a.checkListCommand(), a.checkShowCommand(), a.checkRemoveCommand(), a.checkTrustCommand(), a.checkRequireCommand(), a.checkRunCommand(), a.checkResultsCommand())
+  parley check trust`
 	return cmd
 }
 

@@ -222,7 +222,7 @@ func TestCheckCommands(t *testing.T) {
 		b.ok(b.operator("check", "remove", "evil", "--repo", b.repo), nil)
 	})
 	t.Run("the records are as the journal says", func(t *testing.T) {
-		b.ok(b.operator("audit", "verify"), nil)
+		b.ok(b.operator("hub", "verify"), nil)
 	})
 }
 
@@ -365,7 +365,7 @@ func TestCompletionWithChecks(t *testing.T) {
 			t.Errorf("the branch: got %d %+v: %s", r.code, got, r.err)
 		}
 	})
-	t.Run("the records are as the journal says", func(t *testing.T) { b.ok(b.operator("audit", "verify"), nil) })
+	t.Run("the records are as the journal says", func(t *testing.T) { b.ok(b.operator("hub", "verify"), nil) })
 }
 
 func TestCompletionThatWaits(t *testing.T) {
@@ -397,7 +397,7 @@ func TestCompletionThatWaits(t *testing.T) {
 			t.Errorf("got %d %+v: %s", r.code, got, r.err)
 		}
 		var shown handoffShape
-		b.ok(b.as("planner", "handoff", "show", id, "--json"), &shown)
+		b.ok(b.as("planner", "show", id, "--json"), &shown)
 		if shown.Status != "closed" || shown.Stage != "passes" || len(shown.Results) != 1 {
 			t.Errorf("got %+v", shown)
 		}
@@ -421,7 +421,7 @@ func TestCompletionThatWaits(t *testing.T) {
 			t.Errorf("got %d: %s%s", r.code, r.out, r.err)
 		}
 		for _, who := range []string{"builder", "planner"} {
-			mail := b.as(who, "query", "--text", "failed", "--json").out
+			mail := b.as(who, "log", "--whole", "--text", "failed", "--json").out
 			if !strings.Contains(mail, "check fails failed with exit code 7") || !strings.Contains(mail, "the reason") {
 				t.Errorf("%s got %s", who, mail)
 			}
@@ -448,7 +448,7 @@ func TestRunVerifiesOnTheCommit(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	dir := newProject(t)
-	h.ok(h.operator("root", "add", dir), nil)
+	h.ok(h.operator("hub", "folder", "add", dir), nil)
 	h.ok(h.as("", "--as-operator", "check", "add", "unit", "--repo", dir, "--unconfined", "--", "sh", "-c", "test ! -e loose.log && test -e hello.txt"), nil)
 	const write = "echo hello > hello.txt; echo x > loose.log"
 	const commit = write + "; git add hello.txt; git -c user.name=t -c user.email=t@example.org commit -qm hello"

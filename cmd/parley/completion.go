@@ -15,7 +15,14 @@ import (
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/coordination"
 	"github.com/parley-agents/parley/internal/operation/rpc"
+	"github.com/parley-agents/parley/internal/reach/notify"
+	"github.com/parley-agents/parley/internal/service/check"
+	"github.com/parley-agents/parley/internal/service/continuation"
+	"github.com/parley-agents/parley/internal/service/contract"
+	"github.com/parley-agents/parley/internal/service/landing"
 	"github.com/parley-agents/parley/internal/service/mailroom"
+	"github.com/parley-agents/parley/internal/service/signin"
+	"github.com/parley-agents/parley/internal/service/usage"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -156,6 +163,61 @@ func scheduleWords(ctx context.Context, c *rpc.Client) (out []cobra.Completion, 
 	return out, err
 }
 
+// anyWords returns the ids of the newest things that people show: handoffs, landings and messages.
+func anyWords(ctx context.Context, c *rpc.Client) (out []cobra.Completion, err error) {
+	for _, from := range []source{handoffWords, landingWords, messageWords} {
+		words, of := from(ctx, c)
+		if of == nil {
+			out = append(out, words...)
+		} else {
+			err = of
+		}
+	}
+	if len(out) > 0 {
+		return out, nil
+	}
+	return nil, err
+}
+
+// listed returns a source of the things that an operation lists.
+func listed[S, P, R, T any](o rpc.Operation[S, P, R], p P, things func(R) []T, word func(T) cobra.Completion) source {
+	return func(ctx context.Context, c *rpc.Client) (out []cobra.Completion, err error) {
+		got, err := rpc.Call(ctx, c, o, p)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range things(got) {
+			out = append(out, word(t))
+		}
+		return out, nil
+	}
+}
+
+var (
+	landingWords = listed(api.ListLandings, api.LandingsParams{}, func(got landing.Listing) []hub.LandingEntry { return got.Entries },
+		func(e hub.LandingEntry) cobra.Completion { return described(e.ID, string(e.State)+":", e.Ref) })
+	checkWords = listed(api.ListChecks, api.RepositoryParams{}, func(got check.Listing) []hub.RepositoryCheck { return got.Checks },
+		func(c hub.RepositoryCheck) cobra.Completion { return described(c.Name, c.Path) })
+	keptWords = listed(api.ListRescues, api.None{}, func(got continuation.Rescues) []hub.Rescue { return got.Rescues },
+		func(r hub.Rescue) cobra.Completion { return described(r.ID, string(r.Agent), r.Folder) })
+	budgetWords = listed(api.ListBudgets, api.None{}, func(got usage.BudgetList) []usage.BudgetRow { return got.Budgets },
+		func(b usage.BudgetRow) cobra.Completion { return described(b.ID, string(b.Of)) })
+	topicWords = listed(api.Subscribe, api.SubscribeParams{Action: "list"}, func(got api.Subscriptions) []hub.Subscription { return got.Subscriptions },
+		func(s hub.Subscription) cobra.Completion { return described(s.ID, string(s.Agent)) })
+	operatorWords = listed(api.ListOperators, api.None{}, func(got api.OperatorList) []api.OperatorRow { return got.Operators },
+		func(o api.OperatorRow) cobra.Completion { return described(o.Name, "operator") })
+	viewerWords = listed(api.WebSessions, api.None{}, func(got api.WebSessionList) []signin.Session { return got.Sessions },
+		func(s signin.Session) cobra.Completion { return described(cmp.Or(s.Viewer, s.ID), s.Client) })
+	targetWords = listed(api.ListTargets, api.None{}, func(got api.TargetList) []notify.TargetState { return got.Targets },
+		func(t notify.TargetState) cobra.Completion { return described(t.Name, t.Way) })
+	projectWords = listed(coordination.ListProjects, coordination.ListParams{Summary: true}, func(got coordination.Projects) []coordination.ListedProject { return got.Projects },
+		func(p coordination.ListedProject) cobra.Completion { return described(p.ID, p.Name) })
+	environmentWords = listed(coordination.ListEnvironments, coordination.ProjectParams{}, func(got contract.Environments) []contract.EnvironmentState { return got.Environments },
+		func(e contract.EnvironmentState) cobra.Completion { return described(e.Name) })
+	itemWords = listed(api.ListClaims, api.ClaimsParams{}, func(got api.ClaimList) []hub.ItemClaim { return got.Claims },
+		func(i hub.ItemClaim) cobra.Completion { return described(i.Item, string(i.Owner)) })
+)
+
 func typeWords(context.Context, *rpc.Client) (out []cobra.Completion, err error) {
 	for _, t := range hub.MessageTypes {
 		out = append(out, string(t))
@@ -165,27 +227,36 @@ func typeWords(context.Context, *rpc.Client) (out []cobra.Completion, err error)
 
 // argumentSources has the sources of the arguments of each command, in order.
 var argumentSources = map[string][]source{
-	"send": {recipientWords}, "ask": {agentWords}, "inbox": {agentWords}, "respond": {messageWords}, "trace": {messageWords}, "forget": {messageWords},
-	"retry": {undeliveredWords}, "approve": {heldWords}, "deny": {heldWords}, "pause": {agentWords}, "contact": {agentWords},
-	"agent key": {agentWords}, "agent revoke": {agentWords}, "agent role": {agentWords}, "agent pause": {agentWords}, "agent resume": {agentWords}, "agent reset": {agentWords},
-	"agent stop": {agentWords}, "agent restart": {agentWords}, "agent logs": {agentWords}, "agent attach": {agentWords}, "agent answer": {agentWords},
-	"wake allow": {agentWords}, "wake test": {agentWords}, "wake sessions": {agentWords}, "probe": {agentWords},
-	"handoff approve": {handoffWords}, "handoff accept": {handoffWords}, "handoff reject": {handoffWords}, "handoff withdraw": {handoffWords}, "handoff complete": {handoffWords},
-	"handoff activate": {handoffWords}, "handoff close": {handoffWords}, "handoff release": {handoffWords}, "handoff show": {handoffWords}, "handoff workq": {handoffWords},
+	"send": {recipientWords}, "ask": {agentWords}, "inbox": {agentWords}, "reply": {messageWords}, "show": {anyWords}, "hub forget": {messageWords},
+	"approve": {heldWords}, "deny": {heldWords},
+	"agent key": {agentWords}, "agent revoke": {agentWords}, "agent role": {agentWords}, "agent pause": {agentWords}, "agent resume": {agentWords}, "agent contact": {agentWords},
+	"agent stop": {agentWords}, "agent restart": {agentWords}, "agent logs": {agentWords}, "agent attach": {agentWords}, "agent window": {agentWords},
+	"agent wake": {agentWords}, "agent test": {agentWords}, "agent sessions": {agentWords},
+	"handoff accept": {handoffWords}, "handoff reject": {handoffWords}, "handoff withdraw": {handoffWords}, "handoff complete": {handoffWords}, "handoff new": {agentWords},
+	"handoff activate": {handoffWords}, "handoff close": {handoffWords}, "handoff release": {handoffWords}, "handoff workq": {handoffWords},
+	"continue": {handoffWords}, "land": {handoffWords}, "land cancel": {landingWords}, "land retry": {landingWords}, "land undo": {landingWords}, "land approve": {landingWords}, "land review": {landingWords},
 	"team show": {teamWords}, "team add": {teamWords, agentWords}, "team remove": {teamWords, agentWords}, "team role": {teamWords, agentWords}, "team task": {teamWords},
 	"team decide": {teamWords}, "team status": {teamWords}, "team close": {teamWords}, "team archive": {teamWords}, "team log": {teamWords}, "team policy": {teamWords},
+	"team document get": {teamWords}, "team document list": {teamWords}, "team document log": {teamWords}, "team document merge": {teamWords}, "team document put": {teamWords},
 	"contract show": {contractWords}, "contract diff": {contractWords}, "contract respond": {contractWords}, "contract update": {contractWords}, "contract history": {contractWords},
-	"impl start": {contractWords}, "impl complete": {contractWords}, "impl verify": {contractWords}, "impl status": {contractWords},
+	"contract start": {contractWords}, "contract done": {contractWords}, "contract verify": {contractWords}, "contract progress": {contractWords}, "contract use": {contractWords},
+	"contract provider": {contractWords}, "contract test": {contractWords}, "contract impact": {contractWords}, "contract deprecate": {contractWords}, "contract withdraw": {contractWords},
+	"contract env remove": {environmentWords}, "project show": {projectWords},
+	"check show": {checkWords}, "check remove": {checkWords}, "check run": {checkWords},
+	"files back": {keptWords}, "files drop": {keptWords}, "prove": {anyWords},
+	"spend budget remove": {budgetWords}, "spend budget set": {agentWords}, "inbox topics remove": {topicWords},
 	"peer approve": {peerWords}, "peer remove": {peerWords}, "peer sync": {peerWords}, "peer status": {peerWords},
-	"root remove": {rootWords},
-	"in show":     {sourceWords}, "in remove": {sourceWords}, "in poll": {sourceWords}, "every run": {scheduleWords}, "every remove": {scheduleWords},
+	"hub folder remove": {rootWords}, "hub operator remove": {operatorWords}, "hub viewer end": {viewerWords},
+	"events show": {sourceWords}, "events remove": {sourceWords}, "events poll": {sourceWords}, "schedule run": {scheduleWords}, "schedule remove": {scheduleWords},
+	"notify test": {targetWords}, "notify replay": {targetWords},
+	"workq claim": {itemWords}, "workq release": {itemWords}, "workq done": {itemWords},
 }
 
 // flagSources has the sources of flags.
-var flagSources = map[string]source{"to": agentWords, "from": agentWords, "wake-from": agentWords, "agent": agentWords, "owner": agentWords, "member": agentWords, "team": teamWords, "reply-to": messageWords, "type": typeWords}
+var flagSources = map[string]source{"to": agentWords, "from": agentWords, "wake-from": agentWords, "agent": agentWords, "owner": agentWords, "member": agentWords, "team": teamWords, "reply-to": messageWords, "again": undeliveredWords, "handoff": handoffWords, "check": checkWords, "type": typeWords}
 
 // messageTyped has the commands whose flag --type is that of a message.
-var messageTyped = map[string]bool{"send": true, "respond": true, "query": true, "log": true, "inbox": true}
+var messageTyped = map[string]bool{"send": true, "reply": true, "log": true, "inbox": true}
 
 // takesHubWords reports whether a flag of the command with a path is completed with words
 // of the hub.

@@ -88,7 +88,7 @@ func TestCheckCallsTheHub(t *testing.T) {
 		t.Errorf("as the operator: got %+v, %s", report, out)
 	}
 	var got struct{ Entries []hub.Entry }
-	h.ok(h.operator("audit", "--action", "call.refused", "--json"), &got)
+	h.ok(h.operator("hub", "journal", "--action", "call.refused", "--json"), &got)
 	if len(got.Entries) == 0 {
 		t.Error("the journal has no refusal")
 	}

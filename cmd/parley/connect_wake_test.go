@@ -20,7 +20,7 @@ func TestConnectWake(t *testing.T) {
 	})
 	allowed := func() bool {
 		var got struct{ Agents []struct{ Allowed bool } }
-		h.ok(h.operator("wake", "sessions", "builder", "--json"), &got)
+		h.ok(h.operator("agent", "sessions", "builder", "--json"), &got)
 		return len(got.Agents) == 1 && got.Agents[0].Allowed
 	}
 	for name, test := range map[string]struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/mailroom"
 )
 
-func (a *app) contactCommand() *cobra.Command {
+func (a *app) agentContactCommand() *cobra.Command {
 	var p api.ContactParams
 	cmd := &cobra.Command{
 		Use:   "contact [AGENT]",
@@ -26,9 +26,9 @@ agents may do both. A message from an agent that may not write is refused; a mes
 from an agent that may write but not wake waits in the inbox. The operator and the hub
 are never restricted, and an answer to a message from the agent is always delivered.
 Only the operator can change a rule.`,
-		Example: `  parley contact builder --from planner,team:auth --wake-from planner
-  parley contact builder
-  parley contact builder --open`,
+		Example: `  parley agent contact builder --from planner,team:auth --wake-from planner
+  parley agent contact builder
+  parley agent contact builder --open`,
 		Args: cobra.MaximumNArgs(1),
 	}
 
@@ -45,7 +45,7 @@ Only the operator can change a rule.`,
 			return err
 		}
 		if p.Agent == "" {
-			return usagef("an agent is required").WithHint("for example: parley contact builder --from planner")
+			return usagef("an agent is required").WithHint("for example: parley agent contact builder --from planner")
 		}
 		return answer(ctx, a, api.SetContact, p, func(w io.Writer, got api.AgentContact) {
 			writeContacts(w, api.ContactList{Rules: contact.Rules{got.Agent: got.Rule}})

@@ -14,8 +14,8 @@ import (
 )
 
 func (a *app) contextCommand() *cobra.Command {
-	cmd := group("context", "Share knowledge between repositories",
-		a.contextShareCommand(), a.contextAskCommand(), a.contextDecideCommand(), a.contextListCommand(), a.contextThreadCommand())
+	cmd := noun("context", "Share knowledge between repositories", a.contextListCommand(),
+		a.contextShareCommand(), a.contextAskCommand(), a.contextDecideCommand(), a.contextThreadCommand())
 	cmd.Long = `Context is the knowledge shared by the repositories of a project: code, types,
 questions and decisions. A packet never changes; answers refer to it.`
 	return cmd

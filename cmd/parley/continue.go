@@ -20,15 +20,19 @@ import (
 	"github.com/parley-agents/parley/internal/work/keeper"
 )
 
-// continueCommand returns the command that lets a task go on with another agent.
 func (a *app) continueCommand() *cobra.Command {
+	return nounVerb(a.continueTaskCommand(), a.continuationsCommand())
+}
+
+// continueTaskCommand returns the command that lets a task go on with another agent.
+func (a *app) continueTaskCommand() *cobra.Command {
 	var p api.ContinueParams
 	var terminal bool
 	cmd := &cobra.Command{
 		Use: "continue HANDOFF|TASK --with CLI|AGENT|self", Short: "Continue a task whose agent cannot go on",
 		Long: `Hand the task of an agent that cannot go on to another one: an agent of this hub, a new
 agent of a CLI that the hub runs in the same folder, or the same agent again. The hub
-keeps the uncommitted work first ("parley rescue list") and proposes the task as a
+keeps the uncommitted work first ("parley files kept") and proposes the task as a
 handoff of the first agent. The next owner starts with a short text about the task and
 accepts it. With --terminal the CLI opens in this terminal. A task of a team is named by
 its id, such as T-3, and goes on with a member of the team.`,
@@ -151,39 +155,37 @@ func countFiles(n int) string {
 func (a *app) continuationsCommand() *cobra.Command {
 	var p api.ContinuationListParams
 	cmd := &cobra.Command{
-		Use: "continuations", Short: "List tasks whose agent could not go on", Args: cobra.NoArgs,
+		Use: "list", Short: "List tasks whose agent could not go on", Args: cobra.NoArgs,
 		Long: `List the tasks whose agent ran out of quota or context, lost its login, crashed, spent its
 budget or was closed, with their next owners, newest first.`,
 	}
 	cmd.Flags().BoolVar(&p.Open, "open", false, "only tasks that no agent has taken")
-	return operation(a, cmd, api.Continuations, &p, func(w io.Writer, got continuation.Listing) {
-		if len(got.Continuations) == 0 {
-			fmt.Fprintln(w, "no task was continued")
-			return
-		}
-		writeTable(w, "ID, HANDOFF, TASK, OF, REASON, STATE, TO, KEPT, WHEN", got.Continuations, func(c hub.Continuation) []any {
-			kept := "-"
-			if c.Rescue != nil {
-				kept = fmt.Sprintf("%s (%s)", c.Rescue.ID, rescueText(*c.Rescue))
-			}
-			of := cmp.Or(string(got.ShortIDs[c.Handoff]), string(c.Handoff), c.Task)
-			return []any{c.ID, of, c.Title, c.Of, c.Reason, c.State, cmp.Or(string(c.To), "-"), kept, ago(c.At)}
-		})
-		for _, c := range got.Continuations {
-			if c.Why != "" && c.State != hub.ContinuationTaken {
-				fmt.Fprintf(w, "%s: %s\n", c.ID, c.Why)
-			}
-		}
-	})
+	return operation(a, cmd, api.Continuations, &p, writeContinuations)
 }
 
-// rescueCommand returns the commands for kept work.
-func (a *app) rescueCommand() *cobra.Command {
-	return group("rescue", "Show and apply uncommitted work that the hub keeps", a.rescueListCommand(), a.rescueShowCommand(), a.rescueApplyCommand(), a.rescueDropCommand())
+// writeContinuations writes continuations as a table, with the reason of each that no agent has taken.
+func writeContinuations(w io.Writer, got continuation.Listing) {
+	if len(got.Continuations) == 0 {
+		fmt.Fprintln(w, "no task was continued")
+		return
+	}
+	writeTable(w, "ID, HANDOFF, TASK, OF, REASON, STATE, TO, KEPT, WHEN", got.Continuations, func(c hub.Continuation) []any {
+		kept := "-"
+		if c.Rescue != nil {
+			kept = fmt.Sprintf("%s (%s)", c.Rescue.ID, rescueText(*c.Rescue))
+		}
+		of := cmp.Or(string(got.ShortIDs[c.Handoff]), string(c.Handoff), c.Task)
+		return []any{c.ID, of, c.Title, c.Of, c.Reason, c.State, cmp.Or(string(c.To), "-"), kept, ago(c.At)}
+	})
+	for _, c := range got.Continuations {
+		if c.Why != "" && c.State != hub.ContinuationTaken {
+			fmt.Fprintf(w, "%s: %s\n", c.ID, c.Why)
+		}
+	}
 }
 
 func (a *app) rescueListCommand() *cobra.Command {
-	return operation(a, &cobra.Command{Use: "list", Short: "List kept work, newest first", Args: cobra.NoArgs}, api.ListRescues, &api.None{}, func(w io.Writer, got continuation.Rescues) {
+	return operation(a, &cobra.Command{Use: "kept", Short: "List kept work, newest first", Args: cobra.NoArgs}, api.ListRescues, &api.None{}, func(w io.Writer, got continuation.Rescues) {
 		if len(got.Rescues) == 0 {
 			fmt.Fprintln(w, "no work is kept")
 			return
@@ -194,33 +196,30 @@ func (a *app) rescueListCommand() *cobra.Command {
 	})
 }
 
-func (a *app) rescueShowCommand() *cobra.Command {
-	var p api.RescueParams
-	cmd := &cobra.Command{Use: "show RESCUE", Short: "Show kept work as a patch", Args: cobra.ExactArgs(1), Example: "  parley rescue show s1"}
-	return operation(a, cmd, api.ShowRescue, &p, func(w io.Writer, got continuation.RescuePatch) {
-		fmt.Fprintf(w, "%s of %s in %s, %s: %s\n", got.ID, got.Agent, got.Folder, when(got.At), rescueText(got.Rescue))
-		fmt.Fprintf(w, "commit %s under %s in %s\n", got.Commit, got.Ref, got.Copy)
-		for _, name := range got.Submodules {
-			fmt.Fprintf(w, "not in it: changes inside the submodule %s\n", name)
-		}
-		for _, name := range got.Unreadable {
-			fmt.Fprintf(w, "not in it: %s, which could not be read\n", name)
-		}
-		fmt.Fprintln(w, got.Patch)
-		if got.Cut {
-			fmt.Fprintln(w, "the patch has more")
-		}
-	}, argument(0, &p.ID))
+// writeRescue writes kept work as a patch.
+func writeRescue(w io.Writer, got continuation.RescuePatch) {
+	fmt.Fprintf(w, "%s of %s in %s, %s: %s\n", got.ID, got.Agent, got.Folder, when(got.At), rescueText(got.Rescue))
+	fmt.Fprintf(w, "commit %s under %s in %s\n", got.Commit, got.Ref, got.Copy)
+	for _, name := range got.Submodules {
+		fmt.Fprintf(w, "not in it: changes inside the submodule %s\n", name)
+	}
+	for _, name := range got.Unreadable {
+		fmt.Fprintf(w, "not in it: %s, which could not be read\n", name)
+	}
+	fmt.Fprintln(w, got.Patch)
+	if got.Cut {
+		fmt.Fprintln(w, "the patch has more")
+	}
 }
 
 func (a *app) rescueApplyCommand() *cobra.Command {
 	var p api.RescueParams
 	cmd := &cobra.Command{
-		Use: "apply RESCUE", Short: "Bring kept work into a folder",
+		Use: "back RESCUE", Short: "Bring kept work into a folder",
 		Long: `Bring kept work into a working tree of the same repository, as changes that are not
 committed. If another commit is checked out there, the changes are merged with it. Nothing
 is overwritten: a file with changes of its own is named, and nothing is changed.`,
-		Example: "  parley rescue apply s1 --into ../app-copy", Args: cobra.ExactArgs(1),
+		Example: "  parley files back s1 --into ../app-copy", Args: cobra.ExactArgs(1),
 	}
 	cmd.Flags().StringVar(&p.Folder, "into", "", "folder of the working tree (default the one that the work is from)")
 	return prepared(cmd, func(ctx context.Context) (err error) {
@@ -256,6 +255,6 @@ func writeApplied(w io.Writer, got continuation.Applied) {
 
 func (a *app) rescueDropCommand() *cobra.Command {
 	var p api.RescueParams
-	cmd := &cobra.Command{Use: "drop RESCUE", Short: "Forget kept work", Args: cobra.ExactArgs(1), Example: "  parley rescue drop s1"}
+	cmd := &cobra.Command{Use: "drop RESCUE", Short: "Forget kept work", Args: cobra.ExactArgs(1), Example: "  parley files drop s1"}
 	return operation(a, cmd, api.DropRescue, &p, func(w io.Writer, _ api.None) { fmt.Fprintf(w, "%s is dropped\n", p.ID) }, argument(0, &p.ID))
 }

@@ -107,7 +107,7 @@ func testKeptContinues(t *testing.T, cli, known, cause string) {
 			t.Fatalf("git %v: %s", args, out)
 		}
 	}
-	d.ok(d.operator("root", "add", d.dir), nil)
+	d.ok(d.operator("hub", "folder", "add", d.dir), nil)
 	keep := parley(t, append(d.env(""), "PATH="+bin), "agent", "keep", "builder", "--cli", cli, "--dir", d.dir, "--policy", "write", "--or", cli, "--as-operator")
 	d.ok(do(t, keep), nil)
 	t.Cleanup(func() {
@@ -117,14 +117,14 @@ func testKeptContinues(t *testing.T, cli, known, cause string) {
 	defer func() {
 		if t.Failed() {
 			d.show()
-			t.Logf("%s\n%s", d.operator("agent", "logs", "builder-"+cli).out, d.operator("continuations").out)
+			t.Logf("%s\n%s", d.operator("agent", "logs", "builder-"+cli).out, d.operator("continue").out)
 		}
 	}()
 
 	if cause == "budget" {
-		d.ok(d.operator("budget", "set", "builder", "--turns", "1", "--per", "total"), nil)
+		d.ok(d.operator("spend", "budget", "set", "builder", "--turns", "1", "--per", "total"), nil)
 	}
-	d.ok(d.as("planner", "handoff", "initiate", "--to", "builder", "--task", "T-1", "--title", "write a draft", "--objective", "a draft", "--summary", "begin", "--next", "write draft.txt", "--criterion", "it is whole", "--worktree", d.dir), nil)
+	d.ok(d.as("planner", "handoff", "new", "--to", "builder", "--task", "T-1", "--title", "write a draft", "--objective", "a draft", "--summary", "begin", "--next", "write draft.txt", "--criterion", "it is whole", "--worktree", d.dir), nil)
 	if cause == "kill" {
 		d.await("half of the work", func() bool {
 			text, _ := os.ReadFile(filepath.Join(d.dir, "draft.txt"))

@@ -24,9 +24,9 @@ func closedTask(t *testing.T) (h *house, dir string) {
 	}
 	inGit(t, dir, "init", "-q")
 	inGit(t, dir, "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-q", "--allow-empty", "-m", "first")
-	h.ok(h.operator("root", "add", dir), nil)
+	h.ok(h.operator("hub", "folder", "add", dir), nil)
 	s := newSession(h, "builder", "s1")
-	h.ok(h.as("planner", "handoff", "initiate", "--to", "builder", "--task", "T-1", "--title", "write the parser", "--objective", "a parser", "--summary", "begin", "--next", "write parser.go", "--criterion", "tests pass", "--worktree", dir), nil)
+	h.ok(h.as("planner", "handoff", "new", "--to", "builder", "--task", "T-1", "--title", "write the parser", "--objective", "a parser", "--summary", "begin", "--next", "write parser.go", "--criterion", "tests pass", "--worktree", dir), nil)
 	h.ok(h.as("builder", "handoff", "accept", "h1"), nil)
 	for _, name := range []string{"parser.go", "parser_test.go"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("package parser\n"), 0o600); err != nil {
@@ -42,7 +42,7 @@ func closedTask(t *testing.T) (h *house, dir string) {
 func (h *house) continued() []hub.Continuation {
 	h.t.Helper()
 	var got struct{ Continuations []hub.Continuation }
-	h.ok(h.operator("continuations", "--json"), &got)
+	h.ok(h.operator("continue", "--json"), &got)
 	return got.Continuations
 }
 
@@ -50,7 +50,7 @@ func (h *house) continued() []hub.Continuation {
 // and use what the hub kept.
 func TestContinue(t *testing.T) {
 	h, dir := closedTask(t)
-	listed := h.operator("continuations").out
+	listed := h.operator("continue").out
 	contains(t, listed, "k1", "h1", "write the parser", "builder", "closed", "waiting", "s1 (2 files, +2 -0)", "k1: it waits for a person")
 	told := h.as("planner", "inbox").out
 	contains(t, told, "builder was closed", "parley continue h1 --with")
@@ -71,8 +71,8 @@ func TestContinue(t *testing.T) {
 	}
 
 	t.Run("the rescue is the work, byte for byte, and changed nothing of the user", func(t *testing.T) {
-		contains(t, h.operator("rescue", "list").out, "s1", "builder", "+2 -0", dir)
-		contains(t, h.operator("rescue", "show", "s1").out, "+package parser", "parser_test.go")
+		contains(t, h.operator("files", "kept").out, "s1", "builder", "+2 -0", dir)
+		contains(t, h.operator("show", "s1").out, "+package parser", "parser_test.go")
 		if refs := inGit(t, dir, "for-each-ref", "--format=%(refname)"); strings.Contains(refs, "parley") || strings.Contains(refs, "rescue") {
 			t.Errorf("the user's refs are now %s", refs)
 		}
@@ -81,21 +81,21 @@ func TestContinue(t *testing.T) {
 		}
 		other := filepath.Join(t.TempDir(), "other")
 		inGit(t, dir, "worktree", "add", "-q", other)
-		h.ok(h.operator("root", "add", other), nil)
-		h.ok(h.operator("rescue", "apply", "s1", "--into", other), nil)
+		h.ok(h.operator("hub", "folder", "add", other), nil)
+		h.ok(h.operator("files", "back", "s1", "--into", other), nil)
 		for _, name := range []string{"parser.go", "parser_test.go"} {
 			if text, err := os.ReadFile(filepath.Join(other, name)); err != nil || string(text) != "package parser\n" {
 				t.Errorf("%s: got %q, %v", name, text, err)
 			}
 		}
-		h.ok(h.operator("rescue", "drop", "s1"), nil)
-		contains(t, h.operator("rescue", "list").out, "no work is kept")
+		h.ok(h.operator("files", "drop", "s1"), nil)
+		contains(t, h.operator("files", "kept").out, "no work is kept")
 	})
 	t.Run("audit verify compares continuations", func(t *testing.T) {
-		contains(t, h.operator("audit", "verify").out, "1 continuations", "ok")
+		contains(t, h.operator("hub", "verify").out, "1 continuations", "ok")
 	})
 	t.Run("mistakes are refused in words", func(t *testing.T) {
-		for _, args := range [][]string{{"continue", "h1"}, {"continue", "h1", "--with", "tester"}, {"continue", "h9", "--with", "tester"}, {"continue", "T-9", "--with", "tester"}, {"rescue", "show", "s9"}, {"continue", "T-1", "--with", "claude", "--terminal"}} {
+		for _, args := range [][]string{{"continue", "h1"}, {"continue", "h1", "--with", "tester"}, {"continue", "h9", "--with", "tester"}, {"continue", "T-9", "--with", "tester"}, {"show", "s9"}, {"continue", "T-1", "--with", "claude", "--terminal"}} {
 			if r := h.operator(args...); r.code == 0 || r.err == "" {
 				t.Errorf("%v: exit %d, %s", args, r.code, r.err)
 			}

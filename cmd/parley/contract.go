@@ -22,12 +22,12 @@ import (
 )
 
 func (a *app) contractCommand() *cobra.Command {
-	cmd := group("contract", "Agree on interfaces between repositories",
+	cmd := noun("contract", "Agree on interfaces between repositories", a.contractListCommand(),
 		a.contractProposeCommand(), a.contractShowCommand(), a.contractDiffCommand(), a.contractCompareCommand(), a.contractRespondCommand(), a.contractUpdateCommand(),
 		a.contractUseCommand(), a.contractProviderCommand(), a.contractImpactCommand(), a.contractPolicyCommand(), a.contractDeprecateCommand(), a.contractWithdrawCommand(), a.contractMatrixCommand(),
 		a.contractTestCommand(), a.contractEnvCommand(), a.canMergeCommand(), a.canDeployCommand(), a.deployedCommand(),
 		a.contractPushCommand(), a.contractPullCommand(), a.contractStatusCommand(),
-		a.contractListCommand(), a.contractHistoryCommand(), a.contractCheckCommand(), a.contractWatchCommand())
+		a.contractStartCommand(), a.contractDoneCommand(), a.contractVerifyCommand(), a.contractProgressCommand(), a.contractHistoryCommand(), a.contractCheckCommand(), a.contractWatchCommand())
 	cmd.Long = `A contract is an interface between repositories: proposed by one, agreed to by
 others, implemented by all, and verified together. Each change of its content is a
 new version. A contract may have a provider and consumers: then each new version has a

@@ -28,8 +28,8 @@ type filesRun struct {
 	entries []contractfile.Entry
 }
 
-// filesCommand completes a command about the files of a folder.
-func (a *app) filesCommand(cmd *cobra.Command, run func(context.Context, *filesRun) error) *cobra.Command {
+// contractFilesCommand completes a command about the files of a folder.
+func (a *app) contractFilesCommand(cmd *cobra.Command, run func(context.Context, *filesRun) error) *cobra.Command {
 	cmd.Long += "\n" + filesLong
 	cmd.Args = cobra.MaximumNArgs(1)
 	var r filesRun
@@ -58,7 +58,7 @@ func (a *app) filesCommand(cmd *cobra.Command, run func(context.Context, *filesR
 }
 
 func (a *app) contractStatusCommand() *cobra.Command {
-	return a.filesCommand(&cobra.Command{
+	return a.contractFilesCommand(&cobra.Command{
 		Use: "status [DIR]", Short: "Compare the files of contracts with the hub (for CI)",
 		Long: `Compare the files of contracts in a folder with the hub. A file is same, ahead (you
 changed it), behind (the hub has a newer version), in conflict (both), or new. The exit
@@ -88,7 +88,7 @@ func (a *app) writeStates(w io.Writer, s contractfile.States) {
 
 func (a *app) contractPullCommand() *cobra.Command {
 	var force bool
-	cmd := a.filesCommand(&cobra.Command{
+	cmd := a.contractFilesCommand(&cobra.Command{
 		Use: "pull [DIR]", Short: "Write the agreed versions of contracts to files",
 		Long: `Write the agreed versions of the contracts in parley.contracts.yaml to their files, and
 parley.contracts.lock. A file that you changed is left as it is unless --force is given.`,
@@ -124,7 +124,7 @@ func (a *app) compareAgain(ctx context.Context, r *filesRun) (contractfile.State
 
 func (a *app) contractPushCommand() *cobra.Command {
 	var yes, force bool
-	cmd := a.filesCommand(&cobra.Command{
+	cmd := a.contractFilesCommand(&cobra.Command{
 		Use: "push [DIR]", Short: "Propose the files of contracts that you changed",
 		Long: `Propose the provided files that differ from the hub as new contracts or new versions, and
 declare the parts that the repository uses. The verdict for each consumer is shown first,

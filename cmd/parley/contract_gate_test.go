@@ -92,7 +92,7 @@ func TestContractGate(t *testing.T) {
 	t.Run("can-merge answers from results that were run", func(t *testing.T) {
 		ask := func(repo, commit string, code int, parts ...string) {
 			t.Helper()
-			r := h.as("ci", "can-merge", "--repo", repo, "--commit", full(commit), "--project", made.ProjectID)
+			r := h.as("ci", "contract", "can-merge", "--repo", repo, "--commit", full(commit), "--project", made.ProjectID)
 			if r.code != code {
 				t.Errorf("got exit code %d, want %d: %s%s", r.code, code, r.out, r.err)
 			}
@@ -107,36 +107,36 @@ func TestContractGate(t *testing.T) {
 		}
 		ask("nowhere", "b1", exitUsage)
 		ask("web", "b1", exitCheck, "no test was run on this commit", "web: run its test in CI")
-		h.says(h.as("web", "impl", "verify", "User", "--result", "success", "--commit", full("b1"), "--json"), `"kind":"said"`, `"commit":"`+full("b1"))
+		h.says(h.as("web", "contract", "verify", "User", "--result", "success", "--commit", full("b1"), "--json"), `"kind":"said"`, `"commit":"`+full("b1"))
 		ask("web", "b1", exitCheck, "said, not run")
 		junit := file("junit.xml", `<testsuites><testsuite><testcase name="a"/><testcase name="b"><failure/></testcase></testsuite></testsuites>`)
-		h.says(h.as("ci of web", "impl", "verify", "User", "--repo", "web", "--commit", full("b1"), "--check", "contract-tests", "--junit", junit, "--project", made.ProjectID, "--json"), `"kind":"run","result":"failure"`)
+		h.says(h.as("ci of web", "contract", "verify", "User", "--repo", "web", "--commit", full("b1"), "--check", "contract-tests", "--junit", junit, "--project", made.ProjectID, "--json"), `"kind":"run","result":"failure"`)
 		ask("web", "b1", exitCheck, "ended with failure")
-		h.says(h.as("ci of web", "impl", "verify", "User", "--repo", "web", "--commit", full("b1"), "--check", "contract-tests", "--result", "success", "--project", made.ProjectID), "success at commit b1", "against version 2 (run)")
+		h.says(h.as("ci of web", "contract", "verify", "User", "--repo", "web", "--commit", full("b1"), "--check", "contract-tests", "--result", "success", "--project", made.ProjectID), "success at commit b1", "against version 2 (run)")
 		ask("web", "b1", exitDone, "yes (1 contract checked)")
-		h.says(h.as("ci", "impl", "verify", "User", "--repo", "api", "--commit", full("a3"), "--check", "contract-tests", "--result", "success", "--version", "3", "--project", made.ProjectID), "against version 3")
+		h.says(h.as("ci", "contract", "verify", "User", "--repo", "api", "--commit", full("a3"), "--check", "contract-tests", "--result", "success", "--version", "3", "--project", made.ProjectID), "against version 3")
 		ask("api", "a3", exitCheck, "version 3, which is not agreed yet: waiting for web")
 		h.says(h.as("web", "contract", "respond", "User", "agree"), "version 3 is agreed")
 		ask("api", "a3", exitCheck, "version 3 is breaking for web, which has no run result for it")
-		h.says(h.as("ci of web", "impl", "verify", "User", "--repo", "web", "--commit", full("b2"), "--check", "contract-tests", "--result", "success", "--project", made.ProjectID), "version 3")
+		h.says(h.as("ci of web", "contract", "verify", "User", "--repo", "web", "--commit", full("b2"), "--check", "contract-tests", "--result", "success", "--project", made.ProjectID), "version 3")
 		ask("api", "a3", exitDone, "yes")
 	})
 	t.Run("can-deploy compares with what runs in the environment", func(t *testing.T) {
 		ask := func(repo, commit string, code int, part string) {
 			t.Helper()
-			r := h.as("ci", "can-deploy", "--repo", repo, "--commit", full(commit), "--env", "prod", "--project", made.ProjectID, "--json")
+			r := h.as("ci", "contract", "can-deploy", "--repo", repo, "--commit", full(commit), "--env", "prod", "--project", made.ProjectID, "--json")
 			if r.code != code {
 				t.Errorf("got exit code %d, want %d: %s%s", r.code, code, r.out, r.err)
 			}
 			contains(t, r.out, part)
 		}
-		saysNo(t, h.as("ci", "can-deploy", "--repo", "api", "--commit", full("a3"), "--env", "prdo", "--project", made.ProjectID, "--json"), exitUsage, "its environments are prod")
+		saysNo(t, h.as("ci", "contract", "can-deploy", "--repo", "api", "--commit", full("a3"), "--env", "prdo", "--project", made.ProjectID, "--json"), exitUsage, "its environments are prod")
 		h.ok(h.operator("contract", "env", "add", "lab"), nil)
-		h.says(h.operator("deployed", "app", "--env", "lab", "--commit", full("c1")), "app runs commit c1")
-		saysNo(t, h.as("api", "deployed", "api", "--env", "prod", "--commit", full("a3"), "--json"), exitRefused, "only the operator and tokens")
-		h.says(h.as("ci", "deployed", "web", "--env", "prod", "--commit", full("b1"), "--project", made.ProjectID, "--json"), `"deployment":{"repository":"web","env":"prod","commit":"`+full("b1"))
+		h.says(h.operator("contract", "deployed", "app", "--env", "lab", "--commit", full("c1")), "app runs commit c1")
+		saysNo(t, h.as("api", "contract", "deployed", "api", "--env", "prod", "--commit", full("a3"), "--json"), exitRefused, "only the operator and tokens")
+		h.says(h.as("ci", "contract", "deployed", "web", "--env", "prod", "--commit", full("b1"), "--project", made.ProjectID, "--json"), `"deployment":{"repository":"web","env":"prod","commit":"`+full("b1"))
 		ask("api", "a3", exitCheck, "breaking for commit "+full("b1")[:12]+" of web")
-		h.says(h.as("ci", "deployed", "web", "--env", "prod", "--commit", full("b2"), "--project", made.ProjectID), "web runs commit b2", "in prod (as CI says: this hub does not have the commit)")
+		h.says(h.as("ci", "contract", "deployed", "web", "--env", "prod", "--commit", full("b2"), "--project", made.ProjectID), "web runs commit b2", "in prod (as CI says: this hub does not have the commit)")
 		ask("api", "a3", exitDone, `"answer":"yes"`)
 	})
 	t.Run("the matrix shows versions, commits and verdicts", func(t *testing.T) {
@@ -155,8 +155,8 @@ func TestContractGate(t *testing.T) {
 			contains(t, string(text), parts...)
 		}
 		in := []string{"--project", made.ProjectID, "--junit", path}
-		written(h.as("ci", append(in, "can-merge", "--repo", "api", "--commit", full("0"))...), exitCheck, `<testsuite name="parley can-merge" tests="1" failures="1">`, `<failure message="no test was run on this commit">`)
-		written(h.as("ci", append(in, "can-merge", "--repo", "api", "--commit", full("a3"))...), exitDone, `failures="0"`, `name="api"`)
+		written(h.as("ci", append(in, "contract", "can-merge", "--repo", "api", "--commit", full("0"))...), exitCheck, `<testsuite name="parley contract can-merge" tests="1" failures="1">`, `<failure message="no test was run on this commit">`)
+		written(h.as("ci", append(in, "contract", "can-merge", "--repo", "api", "--commit", full("a3"))...), exitDone, `failures="0"`, `name="api"`)
 		written(h.as("ci", append(in, "contract", "diff", "User", "--exit-code")...), exitCheck, `<testcase classname="parley contract diff" name="web">`, "RES-property-removed")
 		written(h.as("ci", append(in, "contract", "check", "--repo", "api")...), exitDone, `<testsuite name="parley contract check" tests="1" failures="0">`)
 	})
@@ -177,7 +177,7 @@ func TestContractGate(t *testing.T) {
 			run("ci of web", script, commit, exitDone, sent...)
 			run("ci of api", script, commit, exitRefused, sent...) // it is bound to the other repository
 		}
-		h.ok(h.as("ci", "deployed", "api", "--env", "prod", "--commit", full("a3"), "--project", made.ProjectID), nil)
+		h.ok(h.as("ci", "contract", "deployed", "api", "--env", "prod", "--commit", full("a3"), "--project", made.ProjectID), nil)
 		run("ci", githubScript(t), "b7", exitDone, "DEPLOY_TO=prod")
 		run("ci", gitlabScript(t, ".contracts-can-deploy"), "b8", exitDone)
 		run("ci", githubScript(t), "b7", exitDone, "DEPLOYED_TO=prod")
@@ -217,7 +217,7 @@ func TestContractGate(t *testing.T) {
 		h.ok(h.as("api", "contract", "update", "Rules", "--content", `{"text":"be brief"}`), nil)
 		for _, want := range []string{
 			"contract.breaking: version 3 of a contract is breaking for web: User (parley contract diff ",
-			"can_merge.changed: commit " + full("a3")[:12] + " of api can merge now (parley can-merge --project " + made.ProjectID + " --repo api --commit " + full("a3") + ")",
+			"can_merge.changed: commit " + full("a3")[:12] + " of api can merge now (parley contract can-merge --project " + made.ProjectID + " --repo api --commit " + full("a3") + ")",
 			"contract.deprecated: a part of a contract was withdrawn: User (",
 			"contract.unknown: version 2 of a contract is unknown for web: Rules (",
 		} {
@@ -225,10 +225,10 @@ func TestContractGate(t *testing.T) {
 		}
 	})
 	t.Run("the journal has it all, and it is whole", func(t *testing.T) {
-		h.says(h.operator("audit", "--action", "contract.used"), "contract.used")
-		h.says(h.operator("audit", "--action", "contract.result"), "contract.result")
-		h.says(h.operator("audit", "--action", "repo.deployed"), "repo.deployed")
-		h.ok(h.operator("audit", "verify"), nil)
+		h.says(h.operator("hub", "journal", "--action", "contract.used"), "contract.used")
+		h.says(h.operator("hub", "journal", "--action", "contract.result"), "contract.result")
+		h.says(h.operator("hub", "journal", "--action", "repo.deployed"), "repo.deployed")
+		h.ok(h.operator("hub", "verify"), nil)
 	})
 }
 

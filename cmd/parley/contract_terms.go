@@ -77,7 +77,7 @@ func (a *app) contractTestCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "test CONTRACT --repo REPO --check NAME", Short: "Name the check that is a repository's test of a contract",
 		Long: `Name the check that is a repository's test of a contract (operator or owner of the
-project). Only its runs count for parley can-merge and parley can-deploy; several checks
+project). Only its runs count for parley contract can-merge and parley contract can-deploy; several checks
 are the test together. Without one, all required checks of the repository are its test. A
 check of CI has the name that a token is bound to.`,
 		Example: `  parley contract test "Get User" --repo frontend-app --check contract-tests
@@ -98,12 +98,11 @@ check of CI has the name that a token is bound to.`,
 }
 
 func (a *app) contractEnvCommand() *cobra.Command {
-	cmd := group("env", "Declare the environments of a project",
-		a.contractEnvListCommand(),
+	cmd := noun("env", "Declare the environments of a project", a.contractEnvListCommand(),
 		a.contractEnvChangeCommand(coordination.AddEnvironment, &cobra.Command{Use: "add NAME", Short: "Declare an environment", Example: `  parley contract env add prod`}),
 		a.contractEnvChangeCommand(coordination.RemoveEnvironment, &cobra.Command{Use: "remove NAME", Short: "Remove an environment"}))
 	cmd.Long = `Declare the environments to which the repositories of a project are deployed (operator or
-owner of the project). parley can-deploy and parley deployed know no others.`
+owner of the project). parley contract can-deploy and parley contract deployed know no others.`
 	return cmd
 }
 

@@ -135,12 +135,12 @@ func TestCoordination(t *testing.T) {
 	})
 	t.Run("both implement it, one verifies, and the gate opens", func(t *testing.T) {
 		for _, h := range []*house{back, front} {
-			h.says(h.operator("impl", "start", id, "--plan", "one handler"), "started")
+			h.says(h.operator("contract", "start", id, "--plan", "one handler"), "started")
 		}
-		back.says(back.operator("impl", "complete", id, "--file", "profile.go"), "complete")
-		front.says(front.operator("impl", "complete", id, "--file", "profile.ts"), "complete")
-		back.eventually("is implemented", "impl", "status", id)
-		back.says(back.operator("impl", "verify", id, "--result", "success", "--notes", "works"), "verified")
+		back.says(back.operator("contract", "done", id, "--file", "profile.go"), "complete")
+		front.says(front.operator("contract", "done", id, "--file", "profile.ts"), "complete")
+		back.eventually("is implemented", "contract", "progress", id)
+		back.says(back.operator("contract", "verify", id, "--result", "success", "--notes", "works"), "verified")
 		front.eventually("ok 1 contracts", "contract", "check", "--require", "verified")
 		front.says(front.operator("project", "show", project), "complete", "aid://backend.example/hub@1.0.0", "Get Profile")
 		front.says(front.operator("project", "list"), "User Auth")
@@ -169,7 +169,7 @@ func TestCoordination(t *testing.T) {
 		back.says(back.operator("project", "token", "--revoke", list.Tokens[0].ID), "is revoked")
 		back.says(back.operator("project", "token", "--list"), "revoked")
 		refused(t, back.as("ci", "contract", "check", "--project", project, "--json"), exitRefused, string(hub.CodeUnauthenticated))
-		back.says(back.operator("audit", "--action", "token.used"), list.Tokens[0].ID)
+		back.says(back.operator("hub", "journal", "--action", "token.used"), list.Tokens[0].ID)
 	})
 	t.Run("an invite and an approval name agents that a peer may act for", func(t *testing.T) {
 		var invite hub.Invite
@@ -197,9 +197,9 @@ func TestCoordination(t *testing.T) {
 		{"a repository without role and language", exitUsage, "usage", []string{"project", "create", "x", "--objective", "y", "--repo", "z"}},
 		{"a legacy peer without an address", exitUsage, "usage", []string{"peer", "add", "x", "--endpoint", "http://127.0.0.1:1", "--legacy"}},
 		{"an invite that is none", exitUsage, "schema_invalid", []string{"peer", "join", "INV-x", "--hub", "http://127.0.0.1:9"}},
-		{"an exchange that was not configured", exitRefused, "capability_disabled", []string{"discover"}},
-		{"an exchange on a private network", exitRefused, "policy_violation", []string{"discover", "--exchange", "http://10.0.0.1"}},
-		{"an exchange that is not there", exitDegraded, "unreachable", []string{"discover", "--exchange", "http://127.0.0.1:9"}},
+		{"an exchange that was not configured", exitRefused, "capability_disabled", []string{"peer", "find"}},
+		{"an exchange on a private network", exitRefused, "policy_violation", []string{"peer", "find", "--exchange", "http://10.0.0.1"}},
+		{"an exchange that is not there", exitDegraded, "unreachable", []string{"peer", "find", "--exchange", "http://127.0.0.1:9"}},
 	} {
 		t.Run(c.rule+" is told by the exit code", func(t *testing.T) {
 			refused(t, back.operator(append(c.args, "--json")...), c.exit, c.code)
@@ -211,13 +211,13 @@ func TestCoordination(t *testing.T) {
 				"invocation":{"protocols":[{"type":"cacp","version":"2.0","endpoint":"http://%s/"}]}}}]}`, r.Host)
 		}))
 		defer exchange.Close()
-		refused(t, back.operator("discover", "--exchange", exchange.URL, "--add", "aid://other.example/hub@1.0.0", "--json"), exitMissing, "not_found")
-		back.says(back.operator("discover", "--exchange", exchange.URL, "--add", "aid://mobile.example/hub@1.0.0"), "aid://mobile.example/hub@1.0.0 is approved, trust known", "cacp_sk_live_")
+		refused(t, back.operator("peer", "find", "--exchange", exchange.URL, "--add", "aid://other.example/hub@1.0.0", "--json"), exitMissing, "not_found")
+		back.says(back.operator("peer", "find", "--exchange", exchange.URL, "--add", "aid://mobile.example/hub@1.0.0"), "aid://mobile.example/hub@1.0.0 is approved, trust known", "cacp_sk_live_")
 		back.says(back.operator("peer", "list"), "aid://mobile.example/hub@1.0.0", "unchecked", exchange.URL)
 		contains(t, back.operator("peer", "status", "aid://mobile.example/hub@1.0.0").out, "manifest ", "signature ", "DNS entry ", "the exchange listed it as unverified")
 		back.says(back.operator("peer", "sync", "aid://frontend.example/hub@1.0.0"))
 		for _, action := range []string{"peer.discovered", "peer.sync"} {
-			back.says(back.operator("audit", "--action", action), action)
+			back.says(back.operator("hub", "journal", "--action", action), action)
 		}
 		back.says(back.operator("peer", "remove", "aid://mobile.example/hub@1.0.0"))
 	})

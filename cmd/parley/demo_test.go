@@ -31,7 +31,7 @@ type handoffShape struct {
 
 // flags of a handoff that has all it needs.
 func handoffFlags(task string, more ...string) []string {
-	return append([]string{"handoff", "initiate", "--to", "builder", "--task", task, "--title", "Nullable avatar", "--summary", "schema is frozen",
+	return append([]string{"handoff", "new", "--to", "builder", "--task", task, "--title", "Nullable avatar", "--summary", "schema is frozen",
 		"--next", "run it", "--criterion", "old rows load", "--json"}, more...)
 }
 

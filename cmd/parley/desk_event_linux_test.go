@@ -30,7 +30,7 @@ func testWakeByEvent(t *testing.T, c realCLI) {
 	d.await("an armed session", d.idle)
 	const secret = "0123456789abcdef0123"
 	var source api.SourceAnswer
-	d.ok(d.operator("in", "add", "gh", "--from", "github", "--secret-file", write(t, "secret", secret), "--to", d.agent, "--json"), &source)
+	d.ok(d.operator("events", "add", "gh", "--from", "github", "--secret-file", write(t, "secret", secret), "--to", d.agent, "--json"), &source)
 
 	post := func(n int, key, association string, want int) {
 		t.Helper()

@@ -171,7 +171,7 @@ func (c realCLI) prepare(t *testing.T, settings string) (d *desk, start []string
 	c.command(t) // before a hub is started in vain
 	flags := []string{"--unsafe-limits", "--config", write(t, "config.yaml", settings)}
 	d = &desk{house: newHouse(t, flags...), cli: c, agent: "builder", dir: folderOfCLI(t), flags: flags}
-	d.ok(d.operator("root", "add", d.dir), nil)
+	d.ok(d.operator("hub", "folder", "add", d.dir), nil)
 	return d, d.furnish(c.obedient(t))
 }
 
@@ -481,7 +481,7 @@ func (d *desk) sessions() (out []deskSession) {
 	var got struct {
 		Agents []struct{ Sessions []deskSession }
 	}
-	d.ok(d.operator("wake", "sessions", d.agent, "--json"), &got)
+	d.ok(d.operator("agent", "sessions", d.agent, "--json"), &got)
 	for _, a := range got.Agents {
 		for _, s := range a.Sessions {
 			if s.State != "gone" {

@@ -100,11 +100,11 @@ func TestNewcomers(t *testing.T) {
 				Proof string `json:"proof"`
 			}
 			second.await("the end of the task", func() bool {
-				r := second.operator("handoff", "show", "h1", "--json")
+				r := second.operator("show", "h1", "--json")
 				return r.code == 0 && json.Unmarshal([]byte(r.out), &got) == nil && got.State == "closed"
 			})
 			if got.Proof != "verified" {
-				t.Errorf("got %+v\n%s", got, second.operator("handoff", "show", "h1").out)
+				t.Errorf("got %+v\n%s", got, second.operator("show", "h1").out)
 			}
 			if n := len(second.wakes()); n != 1 {
 				t.Errorf("builder had %d turns, want 1", n)
@@ -355,7 +355,7 @@ func testWake(t *testing.T, c realCLI) {
 			Mechanism string
 			Seconds   float64
 		}
-		d.ok(d.operator("probe", d.agent, "--json"), &got)
+		d.ok(d.operator("agent", "test", d.agent, "--json"), &got)
 		if !got.Proven || got.Mechanism == "" || got.Seconds <= 0 {
 			t.Errorf("got %+v", got)
 		}
@@ -366,7 +366,7 @@ func testWake(t *testing.T, c realCLI) {
 		d.await("the end of the session", func() bool { return len(d.sessions()) == 0 })
 		id := d.mail("too late")
 		d.ledger(id, "inbox:stored session:skipped")
-		contains(t, d.operator("trace", id).out, "no live session")
+		contains(t, d.operator("show", id).out, "no live session")
 	})
 }
 
@@ -450,7 +450,7 @@ func (d *desk) rows(id string) string {
 	var trace struct {
 		Deliveries []struct{ Channel, Status string }
 	}
-	d.ok(d.operator("trace", id, "--json"), &trace)
+	d.ok(d.operator("show", id, "--json"), &trace)
 	var words []string
 	for _, row := range trace.Deliveries {
 		words = append(words, row.Channel+":"+row.Status)
@@ -463,7 +463,7 @@ func (d *desk) rows(id string) string {
 func (d *desk) status(id string) string {
 	d.t.Helper()
 	var trace struct{ Message struct{ Status string } }
-	d.ok(d.operator("trace", id, "--json"), &trace)
+	d.ok(d.operator("show", id, "--json"), &trace)
 	return trace.Message.Status
 }
 

@@ -14,25 +14,19 @@ import (
 	"github.com/parley-agents/parley/internal/operation/coordination"
 )
 
-func (a *app) discoverCommand() *cobra.Command {
+func (a *app) peerFindCommand() *cobra.Command {
 	var p coordination.SearchParams
-	var register bool
 	var add coordination.PeerParams
 	cmd := &cobra.Command{
-		Use: "discover [WORD...]", Short: "Search an exchange for agents (operator)",
-		Long: `Search an exchange for coordinating agents, or register this hub there. No exchange is
-contacted unless you name one, here or when starting the hub. The entries of an
+		Use: "find [WORD...]", Short: "Search an exchange for agents (operator)",
+		Long: `Search an exchange for coordinating agents. No exchange is contacted unless you name
+one, here or when starting the hub. The entries of an
 exchange are claims: keys decide what a peer may do, and this hub checks the peer's
 id itself. With --add, the agent with that id becomes a peer at once, at the endpoint
 listed by the exchange.`,
-		Example: `  parley discover --exchange https://exchange.example --role frontend --language typescript
-  parley discover --exchange https://exchange.example --add aid://front.example/hub@1.0.0
-  parley discover --exchange https://exchange.example --register`,
+		Example: `  parley peer find --exchange https://exchange.example --role frontend --language typescript
+  parley peer find --exchange https://exchange.example --add aid://front.example/hub@1.0.0`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if register {
-				return answer(cmd.Context(), a, coordination.Enlist, coordination.ExchangeParams{Exchange: p.Exchange}, writeRegistration)
-			}
-
 			p.Query = strings.Join(args, " ")
 			if add.AID != "" {
 				return a.addDiscovered(cmd.Context(), p, add)
@@ -52,8 +46,19 @@ listed by the exchange.`,
 	f.Var(&p.Limit, "limit", "maximum number of agents (default 10)")
 	f.StringVar((*string)(&add.AID), "add", "", "make the agent with this id a peer")
 	f.StringVar(&add.Repo, "repo", "", "with --add: the peer's repository (default its name)")
-	f.BoolVar(&register, "register", false, "register this hub in the exchange")
 	return cmd
+}
+
+func (a *app) peerPublishCommand() *cobra.Command {
+	var p coordination.ExchangeParams
+	cmd := &cobra.Command{
+		Use: "publish", Short: "Register this hub in an exchange (operator)",
+		Long:    `Register this hub in an exchange, so that other hubs find its agents.`,
+		Example: `  parley peer publish --exchange https://exchange.example`,
+		Args:    cobra.NoArgs,
+	}
+	cmd.Flags().StringVar(&p.Exchange, "exchange", "", "address of the exchange (default the hub's own setting)")
+	return operation(a, cmd, coordination.Enlist, &p, writeRegistration)
 }
 
 // listedAs returns the word of the exchange about an agent.
@@ -80,7 +85,7 @@ func (a *app) addDiscovered(ctx context.Context, p coordination.SearchParams, ad
 		}
 	}
 	return hub.Errorf(hub.CodeNotFound, "parley", "the exchange lists no agent %s (%d agents found)", add.AID, len(found.Agents)).
-		WithHint(`run "parley discover" to list the agents`)
+		WithHint(`run "parley peer find" to list the agents`)
 }
 
 func writeRegistration(w io.Writer, got federation.Registration) {

@@ -63,7 +63,7 @@ func unknownWord(cmd *cobra.Command, words []string) string {
 		switch {
 		case next != nil && !hasArgument(words[:i], cmd):
 			cmd = next
-		case cmd.HasSubCommands() && cmd.Use == cmd.Name() && !hasArgument(words[:i], cmd) && strings.ToLower(w) == w && !strings.ContainsAny(w, "|[<…."):
+		case cmd.HasSubCommands() && takesVerb(cmd) && !hasArgument(words[:i], cmd) && strings.ToLower(w) == w && !strings.ContainsAny(w, "|[<…."):
 			return "command " + cmd.CommandPath() + " " + w
 		}
 	}
@@ -82,4 +82,10 @@ func child(cmd *cobra.Command, name string) *cobra.Command {
 		}
 	}
 	return nil
+}
+
+// takesVerb reports whether the only argument of a command is a verb.
+func takesVerb(cmd *cobra.Command) bool {
+	_, rest, _ := strings.Cut(cmd.Use, " ")
+	return rest == "" || child(cmd, strings.Trim(rest, "[]")) != nil
 }

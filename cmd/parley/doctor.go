@@ -38,63 +38,86 @@ import (
 func now() time.Time { return time.Now() }
 
 func (a *app) doctorCommand() *cobra.Command {
-	return &cobra.Command{
+	var isGateway bool
+	var dir string
+	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check the hub, its home and its agents",
+		Short: "Say what is wrong, and what to type",
 		Long: `Check the hub, its home and its agents, and print a remedy for each problem. The exit
-code is 1 if there is a problem.`,
+code is 1 if there is a problem.
+
+With --gateway, test every way in which the hub uses its OpenClaw gateway instead: add a
+line to the transcript of a session created and deleted for the test, request a wake at
+the next heartbeat, and claim and release an item of the queue. No agent turn begins. The
+report is stored with its date (operator).`,
+		Example: `  parley doctor
+  parley doctor --gateway --write docs/spikes`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			home, err := a.homeDir()
-			if err != nil {
-				return err
+			if isGateway {
+				return a.testGateway(cmd.Context(), dir)
 			}
-			url, err := a.hubURL()
-			if err != nil {
-				return err
+			if dir != "" {
+				return usagef("--write needs --gateway")
 			}
-
-			checks := server.Diagnose(cmd.Context(), home, url)
-			checks = append(checks, checkDisk(home), checkConfinement())
-
-			// Agents and connections are checked if the hub answers and takes the key.
-			if key, err := operatorKey(home); err == nil && !slices.ContainsFunc(checks, func(c server.Check) bool { return !c.OK && (c.What == "hub" || c.What == "operator's key") }) {
-				client := clientAt(home, url, key, "")
-				checks = append(checks, checkHub(cmd.Context(), client)...)
-				checks = append(checks, checkTrees(cmd.Context(), client, a.guardOf)...)
-				checks = append(checks, a.checkConnections(cmd.Context(), home, url)...)
-				checks = append(checks, checkSpend(home)...)
-				checks = append(checks, checkBudgets(cmd.Context(), client)...)
-			}
-
-			config := server.Check{What: "configuration", OK: true}
-			if _, err := a.loadConfig(home); err != nil {
-				d := rpc.Describe(err, rpc.Commands)
-				config.OK = false
-				config.Detail = d.Message
-				config.Hint = d.Hint
-			}
-			checks = append(checks, config)
-
-			healthy := !slices.ContainsFunc(checks, func(c server.Check) bool { return !c.OK })
-			return a.check(healthy, map[string]any{"ok": healthy, "checks": checks}, func(w io.Writer) {
-				for _, c := range checks {
-					mark := a.paint(w, "32", "ok  ")
-					if !c.OK {
-						mark = a.paint(w, "31", "FAIL")
-					}
-					fmt.Fprintf(w, "%s %s", mark, c.What)
-					if c.Detail != "" {
-						fmt.Fprintf(w, ": %s", c.Detail)
-					}
-					fmt.Fprintln(w)
-					if !c.OK && c.Hint != "" {
-						fmt.Fprintf(w, "     %s\n", c.Hint)
-					}
-				}
-			})
+			return a.diagnose(cmd.Context())
 		},
 	}
+	cmd.Flags().BoolVar(&isGateway, "gateway", false, "test the OpenClaw gateway")
+	cmd.Flags().StringVar(&dir, "write", "", "with --gateway: folder with the spike pages to update with the report: session-injection.md, wake.md and workq.md")
+	return cmd
+}
+
+// diagnose checks the hub, its home and its agents.
+func (a *app) diagnose(ctx context.Context) error {
+	home, err := a.homeDir()
+	if err != nil {
+		return err
+	}
+	url, err := a.hubURL()
+	if err != nil {
+		return err
+	}
+
+	checks := server.Diagnose(ctx, home, url)
+	checks = append(checks, checkDisk(home), checkConfinement())
+
+	// Agents and connections are checked if the hub answers and takes the key.
+	if key, err := operatorKey(home); err == nil && !slices.ContainsFunc(checks, func(c server.Check) bool { return !c.OK && (c.What == "hub" || c.What == "operator's key") }) {
+		client := clientAt(home, url, key, "")
+		checks = append(checks, checkHub(ctx, client)...)
+		checks = append(checks, checkTrees(ctx, client, a.guardOf)...)
+		checks = append(checks, a.checkConnections(ctx, home, url)...)
+		checks = append(checks, checkSpend(home)...)
+		checks = append(checks, checkBudgets(ctx, client)...)
+	}
+
+	config := server.Check{What: "configuration", OK: true}
+	if _, err := a.loadConfig(home); err != nil {
+		d := rpc.Describe(err, rpc.Commands)
+		config.OK = false
+		config.Detail = d.Message
+		config.Hint = d.Hint
+	}
+	checks = append(checks, config)
+
+	healthy := !slices.ContainsFunc(checks, func(c server.Check) bool { return !c.OK })
+	return a.check(healthy, map[string]any{"ok": healthy, "checks": checks}, func(w io.Writer) {
+		for _, c := range checks {
+			mark := a.paint(w, "32", "ok  ")
+			if !c.OK {
+				mark = a.paint(w, "31", "FAIL")
+			}
+			fmt.Fprintf(w, "%s %s", mark, c.What)
+			if c.Detail != "" {
+				fmt.Fprintf(w, ": %s", c.Detail)
+			}
+			fmt.Fprintln(w)
+			if !c.OK && c.Hint != "" {
+				fmt.Fprintf(w, "     %s\n", c.Hint)
+			}
+		}
+	})
 }
 
 const (
@@ -120,7 +143,7 @@ func checkDisk(home string) server.Check {
 		c.Detail += fmt.Sprintf(", %d MiB are free", free>>20)
 	}
 	if !c.OK {
-		c.Hint = `free some space, or run "parley archive" to move old records into files`
+		c.Hint = `free some space, or run "parley hub archive" to move old records into files`
 	}
 	return c
 }
@@ -240,7 +263,7 @@ func checkTrees(ctx context.Context, c *rpc.Client, find func(ctx context.Contex
 			out = append(out, server.Check{
 				What:   "working tree " + tree,
 				Detail: fmt.Sprintf("%s work in it, and their commits are not checked", strings.Join(agents[tree], " and ")),
-				Hint: fmt.Sprintf(`run "parley guard install %s" to check them; or give each agent a working tree of its own, with --worktree of "parley agent keep" and "parley run"`,
+				Hint: fmt.Sprintf(`run "parley files guard on %s" to check them; or give each agent a working tree of its own, with --worktree of "parley agent keep" and "parley run"`,
 					shell.Word(tree)),
 			})
 		}
@@ -377,7 +400,7 @@ func checkAgent(p api.AgentProfile) (out []server.Check) {
 		out = append(out, server.Check{What: "agent " + string(p.ID), Detail: detail, Hint: fmt.Sprintf(hint, p.ID)})
 	}
 	if p.Suspended {
-		problem("it is suspended because it sent the same message too often", `run "parley query --from %[1]s" to see its messages, and "parley agent reset %[1]s" to let it send again`)
+		problem("it is suspended because it sent the same message too often", `run "parley log --whole --from %[1]s" to see its messages, and "parley agent resume %[1]s --suspension" to let it send again`)
 	}
 	if !slices.ContainsFunc(p.Keys, func(k hub.Key) bool { return k.Live(hub.At(now())) }) {
 		problem("it has no valid key", `run "parley agent key %s --label NAME" to create one`)
@@ -397,7 +420,7 @@ func checkRoots(ctx context.Context, c *rpc.Client) (out []server.Check) {
 	}
 	for _, r := range got.Roots {
 		if info, err := os.Stat(r.Path); err != nil || !info.IsDir() {
-			out = append(out, server.Check{What: "root " + r.Path, Detail: "it is no longer a folder", Hint: fmt.Sprintf(`run "parley root remove %s"`, shell.Word(r.Path))})
+			out = append(out, server.Check{What: "root " + r.Path, Detail: "it is no longer a folder", Hint: fmt.Sprintf(`run "parley hub folder remove %s"`, shell.Word(r.Path))})
 		}
 	}
 	if len(out) > 0 {
@@ -405,7 +428,7 @@ func checkRoots(ctx context.Context, c *rpc.Client) (out []server.Check) {
 	}
 	detail := fmt.Sprintf("%d", len(got.Roots))
 	if len(got.Roots) == 0 {
-		detail = `none, so the hub cannot check the files of handoffs; run "parley root add DIR" to add one`
+		detail = `none, so the hub cannot check the files of handoffs; run "parley hub folder add DIR" to add one`
 	}
 	return []server.Check{{What: "roots", OK: true, Detail: detail}}
 }
@@ -438,7 +461,7 @@ func checkSpend(home string) (out []server.Check) {
 		out = append(out, server.Check{What: fmt.Sprintf("usage of %s", p.CLI), Detail: fmt.Sprintf("session %s: %s", p.Session, p.Problem), Hint: "tokens that could not be read are not counted"})
 	}
 	if old := usage.ListProblem(filepath.Join(home, server.PricesFile), now()); old != "" {
-		out = append(out, server.Check{What: "prices", OK: true, Detail: old + "; upgrade parley, or load a list with parley prices set FILE"})
+		out = append(out, server.Check{What: "prices", OK: true, Detail: old + "; upgrade parley, or load a list with parley spend prices set FILE"})
 	}
 	return out
 }

@@ -11,5 +11,5 @@ func TestDoctorOnASmallDisk(t *testing.T) {
 	if got.code != exitCheck {
 		t.Errorf("exit %d, want %d", got.code, exitCheck)
 	}
-	contains(t, got.out, "FAIL space: the home uses 0 MiB, 4 MiB are free\n     free some space, or run \"parley archive\" to move old records into files\n")
+	contains(t, got.out, "FAIL space: the home uses 0 MiB, 4 MiB are free\n     free some space, or run \"parley hub archive\" to move old records into files\n")
 }

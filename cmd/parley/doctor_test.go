@@ -81,7 +81,7 @@ func TestDoctorOnAgents(t *testing.T) {
 		for range 4 {
 			h.as("mallory", "send", "tester", "the same words") // the last is refused
 		}
-		contains(t, h.operator("doctor").out, "FAIL agent mallory: it is suspended because it sent the same message too often\n     run \"parley query --from mallory\" to see its messages, and \"parley agent reset mallory\" to let it send again\n")
+		contains(t, h.operator("doctor").out, "FAIL agent mallory: it is suspended because it sent the same message too often\n     run \"parley log --whole --from mallory\" to see its messages, and \"parley agent resume mallory --suspension\" to let it send again\n")
 	})
 	t.Run("and not before", func(t *testing.T) {
 		t.Parallel()
@@ -106,7 +106,7 @@ func (h *house) admit(name string) patient {
 	var got struct{ Key string }
 	h.ok(h.operator("agent", "add", name, "--json"), &got)
 	h.keys[name] = got.Key
-	h.ok(h.operator("wake", "allow", name), nil)
+	h.ok(h.operator("agent", "wake", name, "--on"), nil)
 	return patient{h, name, wake.Key{CLI: "claude", ID: "s-" + name, Process: os.Getpid()}}
 }
 
@@ -167,26 +167,26 @@ func TestDoctorNamesAgents(t *testing.T) {
 	for range 3 {
 		answered(deaf, api.HandedWake, api.WakeHandedParams{Wake: deaf.wake(), Outcome: channel.Failed, Detail: "no turn"})
 	}
-	problems["wakes of deaf"] = "they are disarmed because 3 wakes in a row led to no message being read\n     run \"parley wake resume deaf\" to arm them"
+	problems["wakes of deaf"] = "they are disarmed because 3 wakes in a row led to no message being read\n     run \"parley agent wake deaf --on\" to arm them"
 
 	spent := h.admit("spent")
-	h.ok(h.operator("wake", "allow", "spent", "--per-hour", "2"), nil)
+	h.ok(h.operator("agent", "wake", "spent", "--on", "--per-hour", "2"), nil)
 	for range 2 {
 		id := spent.wake()
 		answered(spent, api.ReportWake, api.WakeReportParams{Key: spent.key, Event: wake.EventPrompt, Wakes: []string{id}})
 		answered(spent, api.Inbox, api.InboxParams{Ack: api.AckSet{All: true}})
 		answered(spent, api.ReportWake, api.WakeReportParams{Key: spent.key, Event: wake.EventTurnEnd})
 	}
-	problems["wakes of spent"] = "rate: 2 wakes within an hour, so it waits in the inbox\n     run \"parley wake allow spent --per-hour N\" to change the budget"
+	problems["wakes of spent"] = "rate: 2 wakes within an hour, so it waits in the inbox\n     run \"parley agent wake spent --on --per-hour N\" to change the budget"
 
 	changed := h.admit("changed")
 	answered(changed, api.ReportWake, api.WakeReportParams{Key: changed.key, Event: wake.EventPrompt, Wakes: []string{changed.wake()}, Version: "1.0"})
 	answered(changed, api.ReportWake, api.WakeReportParams{Key: changed.key, Event: wake.EventStart, Version: "1.1"})
-	problems["wakes of changed"] = "mail has not started a turn since claude changed from 1.0 to 1.1\n     run \"parley probe changed\" to test it"
+	problems["wakes of changed"] = "mail has not started a turn since claude changed from 1.0 to 1.1\n     run \"parley agent test changed\" to test it"
 
 	h.admit("absent")
-	h.operator("probe", "absent")
-	problems["wakes of absent"] = "the last probe (now) did not start a turn: it has no live session in a terminal\n     run \"parley probe absent\" to test again"
+	h.operator("agent", "test", "absent")
+	problems["wakes of absent"] = "the last probe (now) did not start a turn: it has no live session in a terminal\n     run \"parley agent test absent\" to test again"
 
 	ping, pong := h.admit("ping"), h.admit("pong")
 	last := answered(ping, api.Send, api.SendParams{To: api.Recipients{"pong"}, Text: "ball"}).ID
@@ -197,7 +197,7 @@ func TestDoctorNamesAgents(t *testing.T) {
 		}
 		last = answered(from, api.Send, api.SendParams{To: api.Recipients{to}, ReplyTo: last, Text: fmt.Sprint("ball ", i)}).ID
 	}
-	problems["wakes of ping"] = "because agents answered each other too often\n     run \"parley inbox ping\" to read the mail, and \"parley wake resume ping\" to let it through"
+	problems["wakes of ping"] = "because agents answered each other too often\n     run \"parley inbox ping\" to read the mail, and \"parley agent wake ping --on\" to let it through"
 
 	program, err := exec.LookPath("false")
 	if err != nil {
@@ -271,13 +271,13 @@ func TestDoctorNamesSharedTrees(t *testing.T) {
 	if got.code != exitCheck {
 		t.Errorf("exit %d, want %d", got.code, exitCheck)
 	}
-	contains(t, got.out, "FAIL working tree "+tree+": first and second work in it, and their commits are not checked\n     run \"parley guard install "+tree+"\" to check them; or give each agent a working tree of its own, with --worktree of")
+	contains(t, got.out, "FAIL working tree "+tree+": first and second work in it, and their commits are not checked\n     run \"parley files guard on "+tree+"\" to check them; or give each agent a working tree of its own, with --worktree of")
 
-	if done := h.operator("guard", "install", tree); done.code != 0 {
+	if done := h.operator("files", "guard", "on", tree); done.code != 0 {
 		t.Fatalf("guard install: %s", done.err)
 	}
 	contains(t, h.operator("doctor").out, "ok   working trees: 1 tree with several agents, all checked\n")
-	if done := h.operator("guard", "remove", tree); done.code != 0 {
+	if done := h.operator("files", "guard", "off", tree); done.code != 0 {
 		t.Fatalf("guard remove: %s", done.err)
 	}
 	off := fmt.Sprintf("repositories:\n  - path: %s\n    reservations:\n      guard: false\n", tree)

@@ -16,11 +16,14 @@ import (
 	"github.com/parley-agents/parley/internal/service/schedule"
 )
 
-// everyCommand returns the command that adds a schedule, and those that list and change them.
-func (a *app) everyCommand() *cobra.Command {
+func (a *app) scheduleCommand() *cobra.Command {
+	return noun("schedule", "Send messages to agents on a schedule", a.everyListCommand(), a.scheduleAddCommand(), a.everyRunCommand(), a.everyRemoveCommand())
+}
+
+func (a *app) scheduleAddCommand() *cobra.Command {
 	var set schedule.Setting
 	cmd := &cobra.Command{
-		Use:   "every SPAN|CRON TEXT",
+		Use:   "add SPAN|CRON TEXT",
 		Short: "Send a message to an agent on a schedule (operator)",
 		Long: `Send a message to an agent on a schedule: every span such as 30m, 1h or 1d, or at the times
 of five cron fields (minute, hour, day, month, weekday) in your time zone. A message is sent
@@ -28,9 +31,8 @@ up to a minute late, so that many do not come at once.
 
 A run is skipped while the agent has not read the previous message. Runs that were missed
 while no hub was running are reported once, in the next message.`,
-		Example: `  parley every 1h --to builder "Look at the open reviews."
-  parley every "0 9 * * 1-5" --to planner "Plan the day."
-  parley every list`,
+		Example: `  parley schedule add 1h --to builder "Look at the open reviews."
+  parley schedule add "0 9 * * 1-5" --to planner "Plan the day."`,
 		Args: cobra.ExactArgs(2),
 	}
 	cmd.Flags().StringVar((*string)(&set.To), "to", "", "agent that gets the message")
@@ -44,7 +46,6 @@ while no hub was running are reported once, in the next message.`,
 		}
 		return nil
 	})
-	cmd.AddCommand(a.everyListCommand(), a.everyRunCommand(), a.everyRemoveCommand())
 	return cmd
 }
 
@@ -70,18 +71,21 @@ func localZone() string {
 }
 
 func (a *app) everyListCommand() *cobra.Command {
-	return operation(a, &cobra.Command{Use: "list", Short: "List the schedules", Args: cobra.NoArgs}, api.ListSchedules, &api.None{}, func(w io.Writer, got api.ScheduleList) {
-		if len(got.Schedules) == 0 {
-			fmt.Fprintln(w, "no schedules")
-			return
+	return operation(a, &cobra.Command{Use: "list", Short: "List the schedules", Args: cobra.NoArgs}, api.ListSchedules, &api.None{}, writeSchedules)
+}
+
+// writeSchedules writes schedules as a table.
+func writeSchedules(w io.Writer, got api.ScheduleList) {
+	if len(got.Schedules) == 0 {
+		fmt.Fprintln(w, "no schedules")
+		return
+	}
+	writeTable(w, "SCHEDULE, EVERY, ZONE, TO, NEXT, LAST, RUNS, SKIPPED, MISSED, TEXT", got.Schedules, func(s hub.Schedule) []any {
+		zone := s.Zone
+		if zone == "" {
+			zone = "-"
 		}
-		writeTable(w, "SCHEDULE, EVERY, ZONE, TO, NEXT, LAST, RUNS, SKIPPED, MISSED, TEXT", got.Schedules, func(s hub.Schedule) []any {
-			zone := s.Zone
-			if zone == "" {
-				zone = "-"
-			}
-			return []any{s.ID, s.Every, zone, s.To, when(s.Due), when(s.Last), s.Runs, s.Skipped, s.Missed, s.Text}
-		})
+		return []any{s.ID, s.Every, zone, s.To, when(s.Due), when(s.Last), s.Runs, s.Skipped, s.Missed, s.Text}
 	})
 }
 

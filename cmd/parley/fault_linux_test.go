@@ -69,7 +69,7 @@ func TestDamagedPage(t *testing.T) {
 		for range 4 { // the start reads the newest message, and those that are not indexed
 			h.ok(h.as("planner", "send", "builder", strings.Repeat("x", 3000)), nil)
 		}
-		h.ok(h.as("planner", "query", "--text", "damaged"), nil)
+		h.ok(h.as("planner", "log", "--whole", "--text", "damaged"), nil)
 		h.stop()
 		path := filepath.Join(h.home, "hub.db")
 		raw, err := os.ReadFile(path)
@@ -187,7 +187,7 @@ func TestHomeBecomesReadOnly(t *testing.T) {
 			contains(t, body, "the hub's home cannot be written", why)
 		}
 		contains(t, h.operator("doctor").out, "FAIL hub: degraded", "the hub's home cannot be written", why)
-		h.ok(h.as("builder", "query"), nil) // reading goes on
+		h.ok(h.as("builder", "log", "--whole"), nil) // reading goes on
 	}
 	t.Run("files that nobody may write are named, and the hub goes on when they can be written", func(t *testing.T) {
 		disk := hubtest.NewExtDisk(t, 24)
@@ -201,7 +201,7 @@ func TestHomeBecomesReadOnly(t *testing.T) {
 			t.Errorf("/health when the home can be written: got %d %s", code, body)
 		}
 		contains(t, h.as("builder", "inbox", "--json").out, first, second)
-		h.ok(h.operator("audit", "verify"), nil)
+		h.ok(h.operator("hub", "verify"), nil)
 	})
 	t.Run("a disk that the kernel made read-only is named, and the hub starts on it when it is mounted anew", func(t *testing.T) {
 		disk := hubtest.NewExtDisk(t, 24)
@@ -215,7 +215,7 @@ func TestHomeBecomesReadOnly(t *testing.T) {
 		h.start()
 		second := h.sent(h.as("planner", "send", "builder", "after", "--json"))
 		contains(t, h.as("builder", "inbox", "--json").out, first, second)
-		h.ok(h.operator("audit", "verify"), nil)
+		h.ok(h.operator("hub", "verify"), nil)
 	})
 }
 
@@ -229,7 +229,7 @@ func TestTruncatedLog(t *testing.T) {
 			raw, _ := os.ReadFile(filepath.Join(h.home, "journal", "head.json"))
 			var head struct{ Seq int }
 			var journal struct{ Head struct{ Seq int } }
-			got := h.operator("audit", "--limit", "1", "--json")
+			got := h.operator("hub", "journal", "--limit", "1", "--json")
 			return json.Unmarshal(raw, &head) == nil && json.Unmarshal([]byte(got.out), &journal) == nil && head.Seq == journal.Head.Seq
 		})
 		h.hub.cmd.Process.Kill()
@@ -248,7 +248,7 @@ func TestTruncatedLog(t *testing.T) {
 		if code, body := h.health(); code != http.StatusOK {
 			t.Errorf("/health: got %d %s", code, body)
 		}
-		got := h.operator("audit", "verify")
+		got := h.operator("hub", "verify")
 		if got.code != exitCheck {
 			t.Errorf("audit verify: exit %d, want %d: %s", got.code, exitCheck, got.out)
 		}

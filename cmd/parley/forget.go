@@ -19,7 +19,7 @@ func (a *app) forgetCommand() *cobra.Command {
 		Long: `Remove the text of a message, such as a pasted secret, from everything that the hub
 stores: the database and its word index, the trail, archives, inbox files, and
 artifacts that nothing else refers to. The sender, recipients, times and the hash of
-the text stay, and the journal records the removal, so "parley audit verify" still
+the text stay, and the journal records the removal, so "parley hub verify" still
 proves the rest. On a terminal the message is shown and you are asked to confirm.
 
 The hub cannot remove copies elsewhere: backups and exports that you made, recordings

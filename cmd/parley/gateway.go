@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/ground/durable"
 	"github.com/parley-agents/parley/internal/operation/api"
@@ -81,46 +79,32 @@ func (c *gatewayConfig) options() (*server.GatewayOptions, error) {
 	return o, nil
 }
 
-// probeGatewayCommand returns the command that probes the gateway.
-func (a *app) probeGatewayCommand() *cobra.Command {
-	var dir string
-	cmd := &cobra.Command{
-		Use:   "gateway",
-		Short: "Test the OpenClaw gateway (operator)",
-		Long: `Test every way in which the hub uses its OpenClaw gateway: add a line to the
-transcript of a session created and deleted for the test, request a wake at the next
-heartbeat, and claim and release an item of the queue. No agent turn begins. The report
-is stored with its date. The exit code is 1 if a way that is switched on does not work.`,
-		Example: `  parley probe gateway
-  parley probe gateway --write docs/spikes`,
-		Args: cobra.NoArgs,
+// testGateway tests every way in which the hub uses its OpenClaw gateway: it adds a line to the
+// transcript of a session that is made for the test, requests a wake, and claims and releases an item
+// of the queue. No turn of an agent begins. With dir the pages there get the report.
+func (a *app) testGateway(ctx context.Context, dir string) error {
+	got, err := call(ctx, a, api.ProbeGateway, api.None{})
+	if err != nil {
+		return err
 	}
 
-	cmd.Flags().StringVar(&dir, "write", "", "folder with the spike pages to update with the report: session-injection.md, wake.md and workq.md")
-	return prepared(cmd, func(ctx context.Context) error {
-		got, err := call(ctx, a, api.ProbeGateway, api.None{})
-		if err != nil {
+	works := true
+	for _, f := range got.Findings {
+		works = works && f.State != gateway.Failed
+		if dir == "" {
+			continue
+		}
+		if err := writeFinding(filepath.Join(dir, f.Name+".md"), got.Markdown(f)); err != nil {
 			return err
 		}
+	}
 
-		works := true
-		for _, f := range got.Findings {
-			works = works && f.State != gateway.Failed
-			if dir == "" {
-				continue
-			}
-			if err := writeFinding(filepath.Join(dir, f.Name+".md"), got.Markdown(f)); err != nil {
-				return err
-			}
+	return a.check(works, got, func(w io.Writer) {
+		if got.Version != "" {
+			fmt.Fprintf(w, "OpenClaw %s at %s, protocol %d, %s\n", got.Version, got.URL, got.Protocol, strings.Join(got.Scopes, " "))
 		}
-
-		return a.check(works, got, func(w io.Writer) {
-			if got.Version != "" {
-				fmt.Fprintf(w, "OpenClaw %s at %s, protocol %d, %s\n", got.Version, got.URL, got.Protocol, strings.Join(got.Scopes, " "))
-			}
-			writeList(w, "findings", "WAY, STATE, SECONDS, DETAIL", got.Findings, func(f gateway.Finding) []any {
-				return []any{f.Name, f.State, fmt.Sprintf("%.1f", f.Seconds), f.Detail}
-			})
+		writeList(w, "findings", "WAY, STATE, SECONDS, DETAIL", got.Findings, func(f gateway.Finding) []any {
+			return []any{f.Name, f.State, fmt.Sprintf("%.1f", f.Seconds), f.Detail}
 		})
 	})
 }

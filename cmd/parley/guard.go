@@ -23,8 +23,11 @@ import (
 )
 
 func (a *app) guardCommand() *cobra.Command {
-	cmd := group("guard", "Keep agents in one folder out of each other's files",
-		a.guardInstallCommand(), a.guardStatusCommand(), a.guardRemoveCommand(), a.guardCheckCommand(), a.guardCommitCommand(), a.guardHookCommand())
+	return group("guard", "Ask the hub before edits and commits (for hooks)", a.guardCommitCommand(), a.guardHookCommand())
+}
+
+func (a *app) filesGuardCommand() *cobra.Command {
+	cmd := noun("guard", "Keep agents in one folder out of each other's files", a.guardStatusCommand(), a.guardInstallCommand(), a.guardRemoveCommand())
 	cmd.Long = `Keep agents in one folder out of each other's files. The guard asks the hub before an
 agent edits a file, runs a command or commits. Agent CLIs that "parley launch" starts, or
 that "parley connect --wake" connects, ask before edits and commands; the pre-commit hook
@@ -73,11 +76,11 @@ type guardChange struct {
 
 func (a *app) guardInstallCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "install [REPO]", Short: "Check the commits of agents in a repository",
+		Use: "on [REPO]", Short: "Check the commits of agents in a repository",
 		Long: `Check the commits of agents in a repository: staged files that another agent is changing
 are refused. The command adds one marked block to the pre-commit hook that git runs, or
 makes that hook; every other byte of it stays. A hook that is not a shell script is not
-changed. "parley guard remove" takes the block out.`,
+changed. "parley files guard off" takes the block out.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.changeHook(cmd.Context(), args, true, guard.GitHook.Install)
@@ -87,8 +90,8 @@ changed. "parley guard remove" takes the block out.`,
 
 func (a *app) guardRemoveCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "remove [REPO]", Short: "Stop checking the commits of agents in a repository",
-		Long: `Stop checking the commits of agents in a repository: the block that "parley guard install"
+		Use: "off [REPO]", Short: "Stop checking the commits of agents in a repository",
+		Long: `Stop checking the commits of agents in a repository: the block that "parley files guard on"
 added to the pre-commit hook is removed. Every other byte of the hook stays.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -206,11 +209,11 @@ func writeGuardState(w io.Writer, s guardState) {
 	case guard.HookInstalled:
 		fmt.Fprintf(w, "commits: %s checks the commits of agents\n", s.Hook.File)
 	case guard.HookOutdated:
-		fmt.Fprintf(w, "commits: %s calls another program; run \"parley guard install\" again\n", s.Hook.File)
+		fmt.Fprintf(w, "commits: %s calls another program; run \"parley files guard on\" again\n", s.Hook.File)
 	case guard.HookBlocked:
 		fmt.Fprintf(w, "commits: not checked: %s\n", s.Hook.Problem)
 	default:
-		fmt.Fprintf(w, "commits: not checked; run \"parley guard install %s\"\n", s.Hook.Tree)
+		fmt.Fprintf(w, "commits: not checked; run \"parley files guard on %s\"\n", s.Hook.Tree)
 	}
 	for _, c := range s.CLIs {
 		fmt.Fprintf(w, "%s: %s\n", c.CLI, c.State)

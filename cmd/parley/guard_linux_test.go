@@ -28,7 +28,7 @@ func newWorkshop(t *testing.T, h *house) *workshop {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.ok(h.operator("root", "add", dir), nil)
+	h.ok(h.operator("hub", "folder", "add", dir), nil)
 	w := &workshop{h, dir}
 	w.repository()
 	return w
@@ -152,7 +152,7 @@ func TestGuard(t *testing.T) {
 	})
 	t.Run("guard check names the holder", func(t *testing.T) {
 		check := func(agent string, files ...string) result {
-			cmd := parley(t, w.env("tester"), append([]string{"guard", "check", "--agent", agent}, files...)...)
+			cmd := parley(t, w.env("tester"), append([]string{"files", "check", "--agent", agent}, files...)...)
 			cmd.Dir = w.dir
 			return do(t, cmd)
 		}
@@ -177,9 +177,9 @@ func TestGuard(t *testing.T) {
 // TestGuardOfCommits has agents and a person commit in one repository.
 func TestGuardOfCommits(t *testing.T) {
 	w := newWorkshop(t, newHouse(t))
-	install := parley(t, w.env(""), "guard", "install", w.dir)
+	install := parley(t, w.env(""), "files", "guard", "on", w.dir)
 	contains(t, do(t, install).out, "checks the commits of agents")
-	contains(t, do(t, parley(t, w.env(""), "guard", "status", w.dir)).out, "commits:", "checks the commits of agents")
+	contains(t, do(t, parley(t, w.env(""), "files", "guard", w.dir)).out, "commits:", "checks the commits of agents")
 	w.edit("planner", "a.txt")
 	w.change("b.txt")
 
@@ -204,7 +204,7 @@ func TestGuardOfCommits(t *testing.T) {
 
 	// Without the guard every agent commits.
 	w.edit("planner", "a.txt")
-	w.ok(do(t, parley(t, w.env(""), "guard", "remove", w.dir)), nil)
+	w.ok(do(t, parley(t, w.env(""), "files", "guard", "off", w.dir)), nil)
 	w.ok(w.git(w.launched("builder"), all...), nil)
 }
 
@@ -212,7 +212,7 @@ func TestGuardOfCommits(t *testing.T) {
 func TestGuardWithoutAHub(t *testing.T) {
 	w := newWorkshop(t, newHouse(t))
 	w.edit("planner", "a.txt")
-	w.ok(do(t, parley(t, w.env(""), "guard", "install", w.dir)), nil)
+	w.ok(do(t, parley(t, w.env(""), "files", "guard", "on", w.dir)), nil)
 	w.change("b.txt")
 	goesOn := func(when string) {
 		t.Helper()
@@ -278,16 +278,16 @@ func TestGuardIsOffered(t *testing.T) {
 	}
 	first := start()
 	contains(t, first.err, "until then the guard is not active")
-	if strings.Contains(first.err, "parley guard install") {
+	if strings.Contains(first.err, "parley files guard on") {
 		t.Errorf("the first screen names the check of commits: %s", first.err)
 	}
-	status := do(t, parley(t, w.env(""), "guard", "status", w.dir))
+	status := do(t, parley(t, w.env(""), "files", "guard", w.dir))
 	contains(t, status.out, "commits: not checked", "codex: asks before edits and commands; not active until you trust Parley's hooks in Codex")
 
 	t.Run("uninstall takes the guard out", func(t *testing.T) {
 		env := append(w.env(""), "HOME="+t.TempDir())
 		hook := filepath.Join(w.dir, ".git", "hooks", "pre-commit")
-		w.ok(do(t, parley(t, env, "guard", "install", w.dir)), nil)
+		w.ok(do(t, parley(t, env, "files", "guard", "on", w.dir)), nil)
 		if _, err := os.Stat(hook); err != nil {
 			t.Fatal(err)
 		}

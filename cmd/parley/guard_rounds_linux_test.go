@@ -95,7 +95,7 @@ func newCrew(t *testing.T, random *rand.Rand) *crew {
 		t.Fatal(err)
 	}
 	w.repository()
-	w.ok(w.operator("guard", "install", w.dir), nil)
+	w.ok(w.operator("files", "guard", "on", w.dir), nil)
 	for i, d := range w.desks {
 		d.show(w.starts[i])
 		d.await("an armed session", d.idle)
@@ -223,7 +223,7 @@ func (w *crew) alone(d *desk, n int) {
 	w.t.Helper()
 	for try := 2; w.line("HEAD:"+sharedFile, d.agent) != n; try++ {
 		if try > 6 {
-			w.t.Fatalf("%s cannot commit its line in round %d:\n%s\n%s\n%s", d.agent, n, w.git(nil, "diff").out, w.operator("query", "--to", d.agent, "--limit", "20").out, w.operator("reservations").out)
+			w.t.Fatalf("%s cannot commit its line in round %d:\n%s\n%s\n%s", d.agent, n, w.git(nil, "diff").out, w.operator("log", "--whole", "--to", d.agent, "--limit", "20").out, w.operator("files").out)
 		}
 		w.give(d, n, try)
 		d.types(prompt(n, try))
@@ -232,7 +232,7 @@ func (w *crew) alone(d *desk, n int) {
 			return d.isDone(n, try) && d.idle()
 		})
 		if w.wasRefused(d) {
-			w.t.Errorf("%s was refused in round %d while nobody else was at work:\n%s", d.agent, n, w.operator("reservations").out)
+			w.t.Errorf("%s was refused in round %d while nobody else was at work:\n%s", d.agent, n, w.operator("files").out)
 		}
 	}
 }
@@ -284,7 +284,7 @@ const maxMail = 8
 func (w *crew) checkMail(n int, begun time.Time) {
 	w.t.Helper()
 	for _, d := range w.desks {
-		mail := w.operator("query", "--to", d.agent, "--topic", "reservations", "--since", begun.UTC().Format(time.RFC3339))
+		mail := w.operator("log", "--whole", "--to", d.agent, "--topic", "reservations", "--since", begun.UTC().Format(time.RFC3339))
 		if got := strings.Count(mail.out, " is free") + strings.Count(mail.out, " waits for "); mail.code != exitDone || got > maxMail {
 			w.t.Errorf("the hub wrote %d messages to %s in round %d:\n%s%s", got, d.agent, n, mail.out, mail.err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/ground/git"
 	"github.com/parley-agents/parley/internal/ground/shape"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
@@ -24,9 +25,8 @@ import (
 )
 
 func (a *app) handoffCommand() *cobra.Command {
-	cmd := group("handoff", "Hand over tasks, with proof",
-		a.handoffInitiateCommand(),
-		a.handoffMove("approve", "Approve a handoff into a team", ""),
+	cmd := noun("handoff", "Hand over tasks, with proof", a.handoffListCommand(),
+		a.handoffNewCommand(),
 		a.handoffMove("accept", "Accept a task if its package checks out", "note to the sender"),
 		a.handoffRejectCommand(),
 		a.handoffMove("withdraw", "Withdraw a proposal before it is accepted", "reason"),
@@ -35,8 +35,6 @@ func (a *app) handoffCommand() *cobra.Command {
 		a.handoffWorkqCommand(),
 		a.handoffMove("close", "Close a rejected handoff", ""),
 		a.handoffMove("release", "Free a task from a handoff (operator)", "reason"),
-		a.handoffMove("show", "Show a handoff with its package, checks and history", ""),
-		a.handoffListCommand(),
 	)
 	cmd.Long = `Hand over tasks, with proof. The package holds what the next owner needs to know and
 the results so far. The hub checks files, hashes, branches and commits before the
@@ -112,21 +110,25 @@ they take longer than --wait, you and the sender get a message with the result.`
 	})
 }
 
-func (a *app) handoffInitiateCommand() *cobra.Command {
+func (a *app) handoffNewCommand() *cobra.Command {
 	p := api.HandoffParams{Action: "initiate"}
 	var pkg string
 	var restricted bool
 	cmd := &cobra.Command{
-		Use: "initiate --to AGENT (--package FILE | --task ID --title ... --summary ... --next ... --criterion ...)", Short: "Offer a task to another agent",
+		Use: "new [AGENT TITLE]", Short: "Offer a task to another agent",
 		Long: `Offer a task to another agent. The package is a JSON file, or is built from the flags;
 the hub fills in ids, provenance, the chain of owners and the hash. Files named with
---artifact are hashed here. Worktrees and files must be below a root (see "parley root
-list"), unless --unproven explains why they are not.`,
-		Example: `  parley handoff initiate --to builder --package pkg.json
-  parley handoff initiate --to builder --task T-1 --title "Nullable avatar" \
+--artifact are hashed here. Worktrees and files must be below a root (see "parley hub folder
+list"), unless --unproven explains why they are not.
+
+An agent and a title are enough: the folder is the one you are in, its summary is the
+title, and the next step is to ask the sender. The answer shows each of them.`,
+		Example: `  parley handoff new builder "Make avatar nullable"
+  parley handoff new --to builder --package pkg.json
+  parley handoff new --to builder --task T-1 --title "Nullable avatar" \
     --summary "schema is frozen, migration is written" --next "run it on staging" \
     --criterion "old rows still load" --artifact migrations/7.sql --worktree .`,
-		Args: cobra.NoArgs,
+		Args: cobra.MaximumNArgs(2),
 	}
 
 	f := cmd.Flags()
@@ -157,7 +159,10 @@ list"), unless --unproven explains why they are not.`,
 
 	return a.handoff(cmd, &p, momentFlag(cmd, &p.Deadline, 1, "deadline", "deadline: a duration such as 4h, or an ISO 8601 time"),
 		artifactFlag(cmd, &p.Artifacts, "file that belongs to the task (repeatable)"),
-		func(ctx context.Context, _ []string) (err error) {
+		func(ctx context.Context, args []string) (err error) {
+			if err := shortTask(ctx, &p, args); err != nil {
+				return err
+			}
 			if restricted {
 				p.Classification = shape.ClassRestricted
 			}
@@ -181,6 +186,37 @@ list"), unless --unproven explains why they are not.`,
 			p.IdempotencyKey = cmp.Or(p.IdempotencyKey, newIdempotencyKey())
 			return nil
 		})
+}
+
+// shortTask completes a handoff that was given as an agent and a title: each part that is missing has
+// a default.
+func shortTask(ctx context.Context, p *api.HandoffParams, args []string) error {
+	switch {
+	case len(args) == 0:
+		return nil
+	case p.To != "" && len(args) == 2:
+		return usagef("the agent is given both with --to and as the first argument")
+	case len(args) == 1 && p.To == "" && p.Title == "":
+		return usagef("the title of the task is missing").WithHint(`for example: parley handoff new %s "Make avatar nullable"`, args[0])
+	}
+	if len(args) == 2 || p.To == "" {
+		p.To = hub.AgentID(args[0])
+		args = args[1:]
+	}
+	if len(args) == 1 {
+		p.Title = args[0]
+	}
+
+	p.TaskID = cmp.Or(p.TaskID, string(hub.NewIDs(now).Next()))
+	p.Summary = cmp.Or(p.Summary, p.Title)
+	p.NextStep = cmp.Or(p.NextStep, "ask the sender")
+	if len(p.Criteria) == 0 {
+		p.Criteria = []string{p.Title}
+	}
+	if p.Worktree == "" && p.Unproven == "" {
+		p.Worktree, _ = git.Top(ctx, ".") // outside of a repository there is none
+	}
+	return nil
 }
 
 func (a *app) handoffListCommand() *cobra.Command {

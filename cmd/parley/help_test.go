@@ -105,9 +105,9 @@ func TestHubCompletion(t *testing.T) {
 	}{
 		{[]string{"send", ""}, "tester\treviewer"},
 		{[]string{"send", "--type", ""}, "status.blocked"},
-		{[]string{"query", "--from", ""}, "builder"},
-		{[]string{"handoff", "show", ""}, "h1\tproposed: Nullable avatar"},
-		{[]string{"respond", ""}, "m1\t"},
+		{[]string{"log", "--whole", "--from", ""}, "builder"},
+		{[]string{"show", ""}, "h1\tproposed: Nullable avatar"},
+		{[]string{"reply", ""}, "m1\t"},
 		{[]string{"team", "show", ""}, "auth\tlog in"},
 		{[]string{"team", "add", "auth", ""}, "mallory"},
 		{[]string{"agent", "role", "builder", ""}, "integrator"},
@@ -115,7 +115,7 @@ func TestHubCompletion(t *testing.T) {
 		contains(t, complete(h, "planner", c.args...), c.want)
 	}
 	contains(t, complete(h, "", "--as-operator", "approve", ""), "status.update from planner")
-	if got := complete(h, "mallory", "respond", ""); strings.Contains(got, "m1") {
+	if got := complete(h, "mallory", "reply", ""); strings.Contains(got, "m1") {
 		t.Errorf("an agent completes messages of others: %s", got)
 	}
 	h.stop()

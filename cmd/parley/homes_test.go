@@ -62,7 +62,7 @@ func TestStoredHomes(t *testing.T) {
 		"builder": "cacp_sk_live_jJx73cM0qs70q-B0Fp1OXUiePZyp9Heknr1PgLHXkzU",
 	}}
 	verify := func() result {
-		return do(t, parley(t, []string{"PARLEY_HOME=" + h.home}, "audit", "verify", "--as-operator"))
+		return do(t, parley(t, []string{"PARLEY_HOME=" + h.home}, "hub", "verify", "--as-operator"))
 	}
 	database := func(home string) (all []byte) {
 		for _, name := range []string{"hub.db", "hub.db-wal"} {
@@ -101,24 +101,24 @@ func TestStoredHomes(t *testing.T) {
 		if err != nil || len(copies) != 1 || copies[0] == filepath.Join(upgrades, "schema-1") {
 			t.Fatalf("copies %v (%v), want that of this upgrade alone", copies, err)
 		}
-		if r := do(t, parley(t, []string{"PARLEY_HOME=" + copies[0]}, "audit", "verify", "--as-operator")); r.code != 0 {
+		if r := do(t, parley(t, []string{"PARLEY_HOME=" + copies[0]}, "hub", "verify", "--as-operator")); r.code != 0 {
 			t.Errorf("audit verify of the copy: exit %d: %s%s", r.code, r.out, r.err)
 		}
 	})
 	h.start()
 
 	t.Run("every record fits the journal", func(t *testing.T) {
-		h.contains(h.operator("audit", "verify"), "ok the journal holds")
+		h.contains(h.operator("hub", "verify"), "ok the journal holds")
 	})
 	t.Run("agents, states and keys are there", func(t *testing.T) {
 		h.contains(h.operator("agent", "list"), "builder", "(revoked)", "planner", "paused")
 		h.contains(h.as("builder", "status", "update", "still here"), "sent ")
-		h.contains(h.operator("audit", "--action", "breaker.open"), "noisy") // its time is over by now
+		h.contains(h.operator("hub", "journal", "--action", "breaker.open"), "noisy") // its time is over by now
 	})
 	t.Run("messages acknowledged before the kill are found by word and topic", func(t *testing.T) {
 		for _, filter := range [][]string{{"--text", "last words"}, {"--topic", "end"}} {
 			var got struct{ Messages []struct{ ID string } }
-			h.ok(h.operator(append([]string{"query", "--json"}, filter...)...), &got)
+			h.ok(h.operator(append([]string{"log", "--whole", "--json"}, filter...)...), &got)
 			if len(got.Messages) != 4 {
 				t.Errorf("query %v found %d messages, want 4", filter, len(got.Messages))
 			}
@@ -141,21 +141,21 @@ func TestStoredHomes(t *testing.T) {
 				ID string `json:"run_id"`
 			}
 		}
-		h.ok(h.operator("runs", "list", "--json"), &got)
+		h.ok(h.operator("run", "list", "--json"), &got)
 		if len(got.Runs) != 1 {
 			t.Fatalf("%d runs, want 1", len(got.Runs))
 		}
-		h.contains(h.operator("runs", "show", got.Runs[0].ID), "contradicted", "file_missing")
-		h.ok(h.operator("runs", "replay", got.Runs[0].ID), nil)
+		h.contains(h.operator("show", got.Runs[0].ID), "contradicted", "file_missing")
+		h.ok(h.operator("run", "replay", got.Runs[0].ID), nil)
 	})
 	t.Run("an export of it can be imported", func(t *testing.T) {
 		folder := filepath.Join(t.TempDir(), "export")
-		h.ok(h.operator("export", "--jsonl", folder), nil)
+		h.ok(h.operator("hub", "export", "--jsonl", folder), nil)
 		home := filepath.Join(t.TempDir(), "home")
-		if r := do(t, parley(t, nil, "import", folder, "--into", home)); r.code != 0 {
+		if r := do(t, parley(t, nil, "hub", "import", folder, "--into", home)); r.code != 0 {
 			t.Fatalf("import: exit %d: %s%s", r.code, r.out, r.err)
 		}
-		if r := do(t, parley(t, []string{"PARLEY_HOME=" + home}, "audit", "verify", "--as-operator")); r.code != 0 {
+		if r := do(t, parley(t, []string{"PARLEY_HOME=" + home}, "hub", "verify", "--as-operator")); r.code != 0 {
 			t.Fatalf("audit verify of the import: exit %d: %s%s", r.code, r.out, r.err)
 		}
 	})

@@ -34,8 +34,8 @@ func TestHostileText(t *testing.T) {
 	held := h.sent(h.stdin("mallory", evil, "send", "builder", "-", "--human-gate", "required", "--json"))
 	h.awaitFile(h.home + "/inbox/builder.md")
 	for _, got := range []result{
-		h.as("builder", "inbox"), h.as("builder", "query"), h.as("builder", "query", "--text", "obey"), h.operator("query"), h.operator("approve"), h.operator("trace", held),
-		h.as("mallory", "trace", "\x1b[2J"), h.as("mallory", "send", "\x1b[2J", "x"), h.as("mallory", "\x1b[2J"), h.as("mallory", "send", "--\x1b[2J"),
+		h.as("builder", "inbox"), h.as("builder", "log", "--whole"), h.as("builder", "log", "--whole", "--text", "obey"), h.operator("log", "--whole"), h.operator("approve"), h.operator("show", held),
+		h.as("mallory", "show", "\x1b[2J"), h.as("mallory", "send", "\x1b[2J", "x"), h.as("mallory", "\x1b[2J"), h.as("mallory", "send", "--\x1b[2J"),
 	} {
 		if got.out+got.err == "" {
 			t.Error("nothing was shown")
@@ -86,12 +86,12 @@ func TestCommandsPrintPlainText(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{
-		{"inbox", "builder"}, {"query"}, {"query", "--text", hostiletest.Marker}, {"log"}, {"trace", on.Done}, {"trace", on.Run}, {"subscriptions"}, {"approve"}, {"audit"},
-		{"reservations"}, {"reservations", "show", "--tree", on.Tree, "a.txt"},
-		{"handoff", "list"}, {"handoff", "show", on.Proposed}, {"handoff", "show", on.Done}, {"negotiations"}, {"negotiations", on.Offer}, {"positions", on.Position}, {"decisions"},
+		{"inbox", "builder"}, {"log", "--whole"}, {"log", "--whole", "--text", hostiletest.Marker}, {"log"}, {"show", on.Done}, {"show", on.Run}, {"inbox", "topics"}, {"approve"}, {"hub", "journal"},
+		{"files"}, {"files", "show", "--tree", on.Tree, "a.txt"},
+		{"handoff", "list"}, {"show", on.Proposed}, {"show", on.Done}, {"offer"}, {"show", on.Offer}, {"show", on.Position}, {"decide"},
 		{"team", "list"}, {"team", "show", on.Team}, {"team", "task", on.Team, on.Task}, {"project", "list"}, {"project", "show", on.Project},
 		{"contract", "list", "--project", on.Project}, {"contract", "show", "--project", on.Project, on.Contract}, {"contract", "diff", "--project", on.Project, on.Contract}, {"context", "list", "--project", on.Project},
-		{"send", "builder", "--type", hostiletest.Marker + "\u202e", "x"}, {"trace", hostiletest.Marker + "\u202e\u3164"}, {hostiletest.Marker + "\u202e\u3164"}, {"send", "--" + hostiletest.Marker + "\u3164"},
+		{"send", "builder", "--type", hostiletest.Marker + "\u202e", "x"}, {"show", hostiletest.Marker + "\u202e\u3164"}, {hostiletest.Marker + "\u202e\u3164"}, {"send", "--" + hostiletest.Marker + "\u3164"},
 	} {
 		got := h.operator(args...)
 		if got.code != 0 && got.out != "" {
@@ -114,13 +114,13 @@ func TestCommandsPrintPlainText(t *testing.T) {
 		var got struct {
 			Message struct{ Payload struct{ Summary string } }
 		}
-		h.ok(h.operator("trace", on.Message, "--json"), &got)
+		h.ok(h.operator("show", on.Message, "--json"), &got)
 		if got.Message.Payload.Summary != hostiletest.Text() {
 			t.Errorf("got %q, want %q", got.Message.Payload.Summary, hostiletest.Text())
 		}
 	})
 	t.Run("the content of a file is as it was stored for a program", func(t *testing.T) {
-		got := h.operator("team", "artifact", "get", on.Team, on.Artifact)
+		got := h.operator("team", "document", "get", on.Team, on.Artifact)
 		if !strings.HasPrefix(got.out, hostiletest.File()) {
 			t.Errorf("got %q", got.out)
 		}

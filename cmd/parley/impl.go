@@ -11,15 +11,6 @@ import (
 	"github.com/parley-agents/parley/internal/service/contract"
 )
 
-func (a *app) implCommand() *cobra.Command {
-	cmd := group("impl", "Report progress on implementing a contract",
-		a.implStartCommand(), a.implCompleteCommand(), a.implVerifyCommand(), a.implStatusCommand())
-	cmd.Long = `Report that your repository is starting to implement a contract, has implemented it, or
-has tested that the implementations work together. A contract is implemented when all
-repositories have completed it, and verified when one of them has verified it.`
-	return cmd
-}
-
 // writeWorkState writes the state of an implementation.
 func writeWorkState(w io.Writer, got coordination.WorkState) {
 	fmt.Fprintf(w, "%s; contract %s is %s\n", got.Status, got.ContractID, got.ContractStatus)
@@ -35,7 +26,7 @@ func writePending(w io.Writer, repos []string) {
 	}
 }
 
-func (a *app) implStartCommand() *cobra.Command {
+func (a *app) contractStartCommand() *cobra.Command {
 	var p contract.Work
 	cmd := &cobra.Command{Use: "start CONTRACT", Short: "Report the start of your implementation", Args: cobra.ExactArgs(1)}
 	cmd.Flags().StringVar(&p.Plan, "plan", "", "plan for the implementation")
@@ -44,9 +35,9 @@ func (a *app) implStartCommand() *cobra.Command {
 	return operation(a, cmd, coordination.StartWork, &p, writeWorkState, a.inContract(cmd, &p.InContract))
 }
 
-func (a *app) implCompleteCommand() *cobra.Command {
+func (a *app) contractDoneCommand() *cobra.Command {
 	var p contract.Work
-	cmd := &cobra.Command{Use: "complete CONTRACT --file FILE", Short: "Report that your implementation is complete", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "done CONTRACT --file FILE", Short: "Report that your implementation is complete", Args: cobra.ExactArgs(1)}
 	f := cmd.Flags()
 	f.StringArrayVar(&p.Files, "file", nil, "changed file (repeatable)")
 	f.StringVar(&p.Notes, "notes", "", "notes for the other repositories")
@@ -55,16 +46,16 @@ func (a *app) implCompleteCommand() *cobra.Command {
 	return operation(a, cmd, coordination.CompleteWork, &p, writeWorkState, a.evidenceFlags(cmd, &p.Evidence, &p.Result), a.inContract(cmd, &p.InContract))
 }
 
-func (a *app) implVerifyCommand() *cobra.Command {
+func (a *app) contractVerifyCommand() *cobra.Command {
 	var p contract.Verification
 	cmd := &cobra.Command{
 		Use: "verify CONTRACT --result success|failure|partial", Short: "Report whether the implementations work together",
 		Long: `Report whether the implementations work together. With --commit the result is recorded
 for that commit of your repository: as run if the hub ran the check that --check names, or
 if a token with the permission evidence sends it, and as said otherwise. Only results that
-were run count for parley can-merge.`,
-		Example: `  parley impl verify "Get User" --repo frontend-app --commit HEAD --check contract-tests
-  parley impl verify "Get User" --repo frontend-app --commit "$CI_COMMIT" --junit report.xml`,
+were run count for parley contract can-merge.`,
+		Example: `  parley contract verify "Get User" --repo frontend-app --commit HEAD --check contract-tests
+  parley contract verify "Get User" --repo frontend-app --commit "$CI_COMMIT" --junit report.xml`,
 		Args: cobra.ExactArgs(1),
 	}
 	cmd.Flags().StringVar(&p.Result, "result", "", "result of the test: success, failure or partial")
@@ -74,9 +65,9 @@ were run count for parley can-merge.`,
 	return operation(a, cmd, coordination.VerifyWork, &p, writeWorkState, a.evidenceFlags(cmd, &p.Evidence, &p.Result), a.inContract(cmd, &p.InContract))
 }
 
-func (a *app) implStatusCommand() *cobra.Command {
+func (a *app) contractProgressCommand() *cobra.Command {
 	var p coordination.ContractParams
-	cmd := &cobra.Command{Use: "status CONTRACT", Short: "Show the progress of each repository", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "progress CONTRACT", Short: "Show the progress of each repository", Args: cobra.ExactArgs(1)}
 	return operation(a, cmd, coordination.WorkStatus, &p, func(w io.Writer, got coordination.Progress) {
 		fmt.Fprintf(w, "contract %s version %d is %s\n", got.Contract, got.Version, got.Status)
 		writeTable(w, "", got.Implementations, func(i coordination.RepoProgress) []any {

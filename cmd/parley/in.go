@@ -19,15 +19,15 @@ import (
 	"github.com/parley-agents/parley/internal/service/event"
 )
 
-// inCommand returns the commands for events from outside.
-func (a *app) inCommand() *cobra.Command {
-	cmd := group("in", "Let events from outside wake agents", a.inAddCommand(), a.inListCommand(), a.inShowCommand(), a.inPollCommand(), a.inRemoveCommand())
+// eventsCommand returns the commands for events from outside.
+func (a *app) eventsCommand() *cobra.Command {
+	cmd := noun("events", "Let events from outside wake agents", a.inListCommand(), a.inAddCommand(), a.inShowCommand(), a.inPollCommand(), a.inRemoveCommand())
 	cmd.Long = `Let events from outside wake agents: results of CI, reviews, comments, issues and pushes of
 GitHub, GitLab and Gitea, or events of any program. An event goes to the agent that works
 on its branch, commit or task, else to the target of its source.
 
 Webhooks reach the hub at /in/NAME on an address of their own, which "parley serve
---in-addr" opens. Without a public address, "parley in poll" asks the vendor instead.`
+--in-addr" opens. Without a public address, "parley events poll" asks the vendor instead.`
 	return cmd
 }
 
@@ -68,8 +68,8 @@ vendors that do not report them, and the fields of generic events:
     - {kind: ci, state: success, quiet: true}
     - {kind: comment, repository: acme/*, to: builder}
   members: [ada, grace]`,
-		Example: `  parley in add github --from github --secret-file secret.txt --to builder
-  parley in add builds --from generic --secret-file secret.txt --to team:core`,
+		Example: `  parley events add github --from github --secret-file secret.txt --to builder
+  parley events add builds --from generic --secret-file secret.txt --to team:core`,
 		Args: cobra.ExactArgs(1),
 	}
 	cmd.Flags().StringVar((*string)(&set.Vendor), "from", "", "vendor: github, gitlab, gitea or generic")
@@ -115,7 +115,7 @@ func secretOf(flag, file string) (string, error) {
 func writeSourceAdded(w io.Writer, got api.SourceAnswer) {
 	fmt.Fprintf(w, "added %s\n", got.Source.Name)
 	if got.URL == "" {
-		fmt.Fprintln(w, "The hub does not listen for webhooks: start it with --in-addr HOST:PORT, or use \"parley in poll\".")
+		fmt.Fprintln(w, "The hub does not listen for webhooks: start it with --in-addr HOST:PORT, or use \"parley events poll\".")
 		return
 	}
 	fmt.Fprintf(w, "webhook address: %s\n", got.URL)
@@ -206,8 +206,8 @@ func (a *app) inPollCommand() *cobra.Command {
 that webhooks cannot reach. The hub sends the tag of the last answer, so that an unchanged
 list uses none of your quota, and asks no more often than the vendor allows. Events arrive
 later than by webhook: GitHub's list of events can be hours behind, that of runs is not.`,
-		Example: `  parley in poll github --repo acme/shop --token-file token.txt
-  parley in poll github --repo acme/shop --stop`,
+		Example: `  parley events poll github --repo acme/shop --token-file token.txt
+  parley events poll github --repo acme/shop --stop`,
 		Args: cobra.ExactArgs(1),
 	}
 	cmd.Flags().StringVar(&set.Repository, "repo", "", "repository: owner/name")

@@ -27,7 +27,7 @@ func TestIn(t *testing.T) {
 	rules := write("rules.yaml", "rules:\n  - {kind: ci, state: success, quiet: true}\n  - {kind: issue, repository: acme/*, to: tester}\nmembers: [grace]\n")
 
 	var added api.SourceAnswer
-	h.ok(h.operator("in", "add", "gl", "--from", "gitlab", "--secret-file", secret, "--to", "builder", "--map", rules, "--json"), &added)
+	h.ok(h.operator("events", "add", "gl", "--from", "gitlab", "--secret-file", secret, "--to", "builder", "--map", rules, "--json"), &added)
 	if len(added.Source.Rules) != 2 || added.Source.Members[0] != "grace" || !strings.HasSuffix(added.URL, "/in/gl") {
 		t.Fatalf("got %+v", added)
 	}
@@ -45,28 +45,28 @@ func TestIn(t *testing.T) {
 		t.Errorf("got status %d", answer.StatusCode)
 	}
 	contains(t, h.as("builder", "inbox").out, "Events from outside", "event.received from in:gl", "> text: rename it")
-	contains(t, h.operator("in", "list").out, "gl", "gitlab", "builder", "members")
-	contains(t, h.operator("in", "show", "gl").out, "rule 1: kind ci, state success, wakes nobody", "rule 2: kind issue, repository acme/*: to tester", "members: grace", "stored: 1")
+	contains(t, h.operator("events").out, "gl", "gitlab", "builder", "members")
+	contains(t, h.operator("events", "show", "gl").out, "rule 1: kind ci, state success, wakes nobody", "rule 2: kind issue, repository acme/*: to tester", "members: grace", "stored: 1")
 
 	for name, args := range map[string][]string{
-		"an unknown member": {"in", "add", "x", "--from", "github", "--secret-file", secret, "--map", write("wrong.yaml", "rule: []\n")},
-		"no file":           {"in", "add", "x", "--from", "github", "--secret-file", filepath.Join(dir, "nothing")},
-		"no source":         {"in", "show", "x"},
+		"an unknown member": {"events", "add", "x", "--from", "github", "--secret-file", secret, "--map", write("wrong.yaml", "rule: []\n")},
+		"no file":           {"events", "add", "x", "--from", "github", "--secret-file", filepath.Join(dir, "nothing")},
+		"no source":         {"events", "show", "x"},
 	} {
 		if got := h.operator(args...); got.code == 0 || got.err == "" {
 			t.Errorf("%s: got %+v", name, got)
 		}
 	}
-	contains(t, h.operator("in", "remove", "gl").out, "removed gl")
+	contains(t, h.operator("events", "remove", "gl").out, "removed gl")
 
 	// The schedule has the zone of the environment of the command.
-	contains(t, h.operator("every", "0 9 * * 1-5", "--to", "builder", "--zone", "Europe/Berlin", "plan the day").out, "e1 sends to builder every 0 9 * * 1-5; next at ")
-	contains(t, h.operator("every", "list").out, "e1", "0 9 * * 1-5", "Europe/Berlin", "builder", "plan the day")
-	contains(t, h.operator("every", "run", "e1").out, "sent to builder")
+	contains(t, h.operator("schedule", "add", "0 9 * * 1-5", "--to", "builder", "--zone", "Europe/Berlin", "plan the day").out, "e1 sends to builder every 0 9 * * 1-5; next at ")
+	contains(t, h.operator("schedule").out, "e1", "0 9 * * 1-5", "Europe/Berlin", "builder", "plan the day")
+	contains(t, h.operator("schedule", "run", "e1").out, "sent to builder")
 	contains(t, h.as("builder", "inbox").out, "From your operator:", "event.due from operator", "> text: plan the day")
-	contains(t, h.operator("every", "remove", "e1").out, "removed e1")
-	contains(t, h.operator("every", "list").out, "no schedules")
-	if got := h.operator("every", "soon", "--to", "builder", "x"); got.code != exitUsage {
+	contains(t, h.operator("schedule", "remove", "e1").out, "removed e1")
+	contains(t, h.operator("schedule").out, "no schedules")
+	if got := h.operator("schedule", "add", "soon", "--to", "builder", "x"); got.code != exitUsage {
 		t.Errorf("a wrong span: got %+v", got)
 	}
 }

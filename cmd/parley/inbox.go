@@ -44,7 +44,7 @@ changing it.`,
 			case p.Ack.All && len(ids) > 0:
 				return usagef("--ack and --ack-id cannot be combined")
 			case p.Agent != "" && watch:
-				return usagef("--watch works only for your own inbox").WithHint(`run "parley audit --follow" to see every message as it is sent`)
+				return usagef("--watch works only for your own inbox").WithHint(`run "parley hub journal --follow" to see every message as it is sent`)
 			case p.Peek && (p.Ack.All || len(ids) > 0):
 				return usagef("--peek cannot be combined with --ack or --ack-id")
 			case watch && (p.Peek || p.Cursor != "" || wait != 0):
@@ -81,6 +81,7 @@ changing it.`,
 	f.Var(&p.Part, "part", "with --id: part of a long text to show, starting at 1")
 	f.Var(&p.Limit, "limit", "maximum number of messages (default 50)")
 	f.StringVar(&p.Cursor, "cursor", "", "continue from the cursor printed by the previous page")
+	cmd.AddCommand(a.inboxTopicsCommand())
 	return cmd
 }
 

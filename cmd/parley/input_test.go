@@ -33,9 +33,9 @@ func TestInput(t *testing.T) {
 	})
 	t.Run("a text comes from standard input", func(t *testing.T) {
 		id := h.sent(h.stdin("builder", "first line\nsecond line\n", "send", "planner", "-", "--json"))
-		h.ok(h.stdin("planner", "seen\n", "respond", id, "-"), nil)
+		h.ok(h.stdin("planner", "seen\n", "reply", id, "-"), nil)
 		var got listShape
-		h.ok(h.as("planner", "query", "--thread", id, "--json"), &got)
+		h.ok(h.as("planner", "log", "--whole", "--thread", id, "--json"), &got)
 		if p := string(got.Messages[1].Payload); p != `{"summary":"first line\nsecond line"}` {
 			t.Errorf("payload %s", p)
 		}
@@ -63,7 +63,7 @@ func TestInput(t *testing.T) {
 		file := write(t, "key", h.keys["builder"]+"\n")
 		for _, who := range []string{"", "mallory"} {
 			var got listShape
-			h.ok(h.as(who, "query", "--agent", "tester", "--json", "--key-file", file), &got)
+			h.ok(h.as(who, "log", "--whole", "--agent", "tester", "--json", "--key-file", file), &got)
 			if len(got.Messages) == 0 {
 				t.Errorf("the key in the file was not used instead of %q", who)
 			}

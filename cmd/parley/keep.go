@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,7 +46,7 @@ are reported after the turn, not undone.`,
 	}
 
 	f := cmd.Flags()
-	f.StringVar(&p.CLI, "cli", "", `known agent CLI; "parley agents detect" lists them`)
+	f.StringVar(&p.CLI, "cli", "", `known agent CLI; "parley agent clis" lists them`)
 	f.StringVar(&p.Dir, "dir", ".", "the agent's working folder")
 	f.BoolVar(&p.Worktree, "worktree", false, "work in a separate git worktree, on the branch parley/NAME")
 	f.BoolVar(&p.V2, "v2", false, "offer protocol version 2 (draft)")
@@ -100,35 +99,37 @@ func keptProgram(cli string, command []string) ([]string, error) {
 	return program, err
 }
 
-func (a *app) agentKeptCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "kept", Short: "List kept agents and their questions", Args: cobra.NoArgs}
-	return operation(a, cmd, api.ListKept, &api.None{}, func(w io.Writer, got api.KeptList) {
-		if len(got.Agents) == 0 {
-			fmt.Fprintln(w, `the hub keeps no agents; add one with "parley agent keep NAME --cli CLI --dir FOLDER"`)
-			return
+func writeKept(w io.Writer, got api.KeptList) {
+	if len(got.Agents) == 0 {
+		fmt.Fprintln(w, `the hub keeps no agents; add one with "parley agent keep NAME --cli CLI --dir FOLDER"`)
+		return
+	}
+	writeTable(w, "NAME, STATE, SINCE, CLI, POLICY, MEMORY, FOLDER", got.Agents, func(k api.KeptAgent) []any {
+		size := "-"
+		if k.Resident > 0 {
+			size = fmt.Sprintf("%d MiB", k.Resident)
 		}
-		writeTable(w, "NAME, STATE, SINCE, CLI, POLICY, MEMORY, FOLDER", got.Agents, func(k api.KeptAgent) []any {
-			size := "-"
-			if k.Resident > 0 {
-				size = fmt.Sprintf("%d MiB", k.Resident)
-			}
-			return []any{k.Agent, k.State, ago(k.Since), cmp.Or(k.CLI, filepath.Base(k.Command[0])), k.Policy, size, k.Dir}
-		})
-		for _, k := range got.Agents {
-			if k.Problem != "" {
-				fmt.Fprintf(w, "%s: %s\n", k.Agent, k.Problem)
-			}
-			for _, window := range k.Windows {
-				fmt.Fprintf(w, "%s has the window %s since %s (key ends in %s)\n", k.Agent, window.Name, ago(window.Since), window.Hint)
-			}
-			for _, q := range k.Asks {
-				fmt.Fprintf(w, "%s asks (%d): %s\n", k.Agent, q.ID, q.Text)
-				for _, c := range q.Choices {
-					fmt.Fprintf(w, "  parley agent answer %s %d %s  (%s)\n", k.Agent, q.ID, c.ID, c.Label())
-				}
-			}
-		}
+		return []any{k.Agent, k.State, ago(k.Since), cmp.Or(k.CLI, filepath.Base(k.Command[0])), k.Policy, size, k.Dir}
 	})
+	for _, k := range got.Agents {
+		if k.Problem != "" {
+			fmt.Fprintf(w, "%s: %s\n", k.Agent, k.Problem)
+		}
+		for _, window := range k.Windows {
+			fmt.Fprintf(w, "%s has the window %s since %s (key ends in %s)\n", k.Agent, window.Name, ago(window.Since), window.Hint)
+		}
+		for _, q := range k.Asks {
+			writeQuestion(w, k.Agent, q)
+		}
+	}
+}
+
+// writeQuestion writes a question of a kept agent with the command of each answer.
+func writeQuestion(w io.Writer, agent hub.AgentID, q keeper.Question) {
+	fmt.Fprintf(w, "%s asks (q%d): %s\n", agent, q.ID, q.Text)
+	for _, c := range q.Choices {
+		fmt.Fprintf(w, "  parley reply q%d %s  (%s)\n", q.ID, c.ID, c.Label())
+	}
 }
 
 func (a *app) agentStopCommand() *cobra.Command {
@@ -151,32 +152,6 @@ func (a *app) agentRestartCommand() *cobra.Command {
 	return operation(a, cmd, api.RestartAgent, &p, func(w io.Writer, got api.KeptAgent) {
 		fmt.Fprintf(w, "%s is %s: mail starts it\n", got.Agent, got.State)
 	}, argument(0, &p.Agent))
-}
-
-func (a *app) agentAnswerCommand() *cobra.Command {
-	var p api.AnswerParams
-	cmd := &cobra.Command{
-		Use: "answer NAME QUESTION [CHOICE]", Short: "Answer a question of a kept agent",
-		Long: `Answer a question of a kept agent: yes allows it once, no rejects it once, and the id
-of an option selects that option ("parley agent kept --json" lists them). Without a
-choice the question is denied.`,
-		Example: "  parley agent answer builder 1 yes", Args: cobra.RangeArgs(2, 3),
-	}
-	return operation(a, cmd, api.AnswerAgent, &p, func(w io.Writer, got api.GivenAnswer) {
-		said := "denied"
-		if got.Choice.ID != "" {
-			said = got.Choice.Label()
-		}
-		fmt.Fprintf(w, "question %d of %s is answered: %s\n", p.Question, p.Agent, said)
-	}, argument(0, &p.Agent), func(_ context.Context, args []string) (err error) {
-		if p.Question, err = strconv.Atoi(args[1]); err != nil {
-			return usagef("the number of a question is required, got %q", args[1])
-		}
-		if len(args) == 3 {
-			p.Choice = args[2]
-		}
-		return nil
-	})
 }
 
 func (a *app) agentLogsCommand() *cobra.Command {

@@ -18,14 +18,14 @@ func TestOptionsShowTheirEffect(t *testing.T) {
 	h.sent(h.as("planner", "send", "asker", "go on", "--json"))
 	var listed string
 	poll(t, "the question", func() bool {
-		listed = h.operator("agent", "kept").out
+		listed = h.operator("agent", "list", "--kept").out
 		return strings.Contains(listed, "asks (1)")
 	})
 	contains(t, listed,
-		"parley agent answer asker 1 y  (allow once: Yes)", "parley agent answer asker 1 n  (reject once: No)", "parley agent answer asker 1 reject  (allow always: Reject)")
+		"parley reply q1 y  (allow once: Yes)", "parley reply q1 n  (reject once: No)", "parley reply q1 reject  (allow always: Reject)")
 	contains(t, h.operator("inbox").out, "asker asks: Remove everything")
-	answered := h.operator("agent", "answer", "asker", "1", "reject")
+	answered := h.operator("reply", "q1", "reject")
 	h.ok(answered, nil)
 	contains(t, answered.out, "question 1 of asker is answered: allow always: Reject")
-	contains(t, h.operator("audit", "--action", "agent.answered", "--json").out, `"option":"reject"`, `"kind":"allow_always"`)
+	contains(t, h.operator("hub", "journal", "--action", "agent.answered", "--json").out, `"option":"reject"`, `"kind":"allow_always"`)
 }

@@ -273,7 +273,7 @@ func (d *den) status() (out struct {
 }) {
 	d.t.Helper()
 	var got struct{ Agents []json.RawMessage }
-	d.ok(d.operator("agent", "kept", "--json"), &got)
+	d.ok(d.operator("agent", "list", "--kept", "--json"), &got)
 	if err := json.Unmarshal(got.Agents[0], &out); err != nil {
 		d.t.Fatal(err)
 	}
@@ -328,7 +328,7 @@ func (d *den) ledger(id string) string {
 	var trace struct {
 		Deliveries []struct{ Channel, Status string }
 	}
-	d.ok(d.operator("trace", id, "--json"), &trace)
+	d.ok(d.operator("show", id, "--json"), &trace)
 	var words []string
 	for _, row := range trace.Deliveries {
 		if row.Status != "skipped" {
@@ -566,7 +566,7 @@ func TestAttach(t *testing.T) {
 		if code != 0 {
 			t.Errorf("exit %d: %s", code, screen)
 		}
-		poll(t, "an idle agent", func() bool { return strings.Contains(h.operator("agent", "kept").out, "idle") })
+		poll(t, "an idle agent", func() bool { return strings.Contains(h.operator("agent", "list", "--kept").out, "idle") })
 	})
 }
 

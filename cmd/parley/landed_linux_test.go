@@ -38,10 +38,10 @@ func newShore(h *house, work string) *shore {
 	inGit(h.t, s.repo, "add", ".")
 	inGit(h.t, s.repo, "-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-q", "-m", "first")
 	inGit(h.t, s.repo, "worktree", "add", "-q", "-b", "work", s.work)
-	h.ok(h.operator("root", "add", s.repo), nil)
-	h.ok(h.operator("root", "add", s.work), nil)
+	h.ok(h.operator("hub", "folder", "add", s.repo), nil)
+	h.ok(h.operator("hub", "folder", "add", s.work), nil)
 	h.ok(h.as("", "check", "add", "test", "--repo", s.repo, "--as-operator", "--", "sh", "test.sh"), nil)
-	h.ok(h.operator("landing", "set", "--repo", s.repo, "--into", "main", "--check", "test", "--no-review", "--by", "auto"), nil)
+	h.ok(h.operator("land", "policy", "set", "--repo", s.repo, "--into", "main", "--check", "test", "--no-review", "--by", "auto"), nil)
 	return s
 }
 
@@ -61,7 +61,7 @@ func (s *shore) landed(await func(what string, happened func() bool)) {
 		Landing string           `json:"landing"`
 	}
 	await("the landing", func() bool {
-		r := s.operator("handoff", "show", "h1", "--json")
+		r := s.operator("show", "h1", "--json")
 		return r.code == 0 && json.Unmarshal([]byte(r.out), &got) == nil && strings.HasPrefix(got.Landing, "landed ")
 	})
 	if text, err := os.ReadFile(filepath.Join(s.repo, "a.txt")); err != nil || string(text) != "made\n" {
@@ -245,7 +245,7 @@ func testLandedInWindow(t *testing.T, name string, script *model.Script) string 
 	first.types("hand this to builder")
 	asked := time.Now()
 	first.await("the handover", func() bool {
-		if s.operator("handoff", "show", "h1").code == 0 {
+		if s.operator("show", "h1").code == 0 {
 			return true
 		}
 		isEarly := strings.Contains(first.screen(), "offers no MCP tool") // a busy machine connects its tools late
@@ -283,7 +283,7 @@ func testLandedKept(t *testing.T, name, known string, script *model.Script) stri
 			d.show()
 		}
 	}()
-	d.ok(d.as("planner", "handoff", "initiate", "--to", "builder", "--task", "T-1", "--title", "make a.txt say made", "--summary", "it says old", "--next", "change the file",
+	d.ok(d.as("planner", "handoff", "new", "--to", "builder", "--task", "T-1", "--title", "make a.txt say made", "--summary", "it says old", "--next", "change the file",
 		"--criterion", "a.txt says made", "--worktree", d.dir, "--check", "test"), nil)
 	s.landed(d.await)
 	d.await("an idle agent", func() bool { return d.status().State == "idle" })

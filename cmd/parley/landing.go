@@ -16,19 +16,11 @@ import (
 	"github.com/parley-agents/parley/internal/service/landing"
 )
 
-func (a *app) landingCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "landing",
-		Short: "Set how changes land in a branch",
-		Long: `Set how changes land in a branch of a repository. A branch with a landing policy has a
-queue: the hub merges each change onto the branch in a copy of its own, runs the checks on
-the result, and moves the branch only if they pass. Landing is off by default.`,
-		Example: `  parley landing set --repo . --into main --check test --review role:reviewer --by auto
-  parley landing show --repo .
-  parley landing off --repo .`,
-		Args: cobra.NoArgs,
-	}
-	cmd.AddCommand(a.landingSetCommand(), a.landingShowCommand(), a.landingOffCommand())
+func (a *app) landPolicyCommand() *cobra.Command {
+	cmd := noun("policy", "Show or set how changes land in a branch", a.landingShowCommand(), a.landingSetCommand(), a.landingOffCommand())
+	cmd.Long = `Show or set how changes land in a branch of a repository. A branch with a landing policy has
+a queue: the hub merges each change onto the branch in a copy of its own, runs the checks on
+the result, and moves the branch only if they pass. Landing is off by default.`
 	return cmd
 }
 
@@ -47,8 +39,8 @@ proof, checks and review are complete; by operator, an agent's change waits for 
 
 A repository without any check needs --no-checks, and --by auto needs --review or
 --no-review: what is open was opened by name, and is shown as long as it is.`,
-		Example: `  parley landing set --repo . --into main --check test --review role:reviewer --by auto
-  parley landing set --repo . --batch 8`,
+		Example: `  parley land policy set --repo . --into main --check test --review role:reviewer --by auto
+  parley land policy set --repo . --batch 8`,
 		Args: cobra.NoArgs,
 	}
 	f := cmd.Flags()
@@ -157,8 +149,7 @@ the branch queues it again.`,
 		}
 		return answerOfGate(cmd.Context(), a, api.Land, p)
 	}
-	cmd.AddCommand(a.landApproveCommand())
-	return cmd
+	return nounVerb(cmd, a.landListCommand(), a.landApproveCommand(), a.landingCancelCommand(), a.landingRetryCommand(), a.undoLandingCommand(), a.reviewCommand(), a.landPolicyCommand())
 }
 
 // answerOfGate performs an operation on an entry and prints it. The exit code is 1 if a part is missing
@@ -231,34 +222,34 @@ func entryNote(e hub.LandingEntry) string {
 	return e.Reason
 }
 
-func (a *app) landingsCommand() *cobra.Command {
+func (a *app) landListCommand() *cobra.Command {
 	var p api.LandingsParams
+	var reviews bool
+	var r api.ReviewsParams
 	cmd := &cobra.Command{
-		Use:   "landings",
+		Use:   "list",
 		Short: "List the changes that land",
 		Long: `List the changes that wait to land, are tried, have landed or were returned, in the order
 of the queue.`,
-		Example: `  parley landings --repo . --state queued
-  parley landings show l3`,
+		Example: `  parley land list --repo . --state queued
+  parley land --reviews`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().StringVar(&p.Into, "into", "", "branch, if several have a queue")
 	cmd.Flags().StringVar((*string)(&p.State), "state", "", "only entries in this state: "+hub.JoinWords(hub.LandingStates))
 	cmd.Flags().StringVar((*string)(&p.Owner), "owner", "", "only entries of this agent")
 	cmd.Flags().StringVar((*string)(&p.Cursor), "cursor", "", "continue after a page of the list")
+	cmd.Flags().BoolVar(&reviews, "reviews", false, "list the reviews that wait")
+	cmd.Flags().BoolVar(&r.All, "all", false, "with --reviews: answered reviews, too")
 	operation(a, cmd, api.ListLandings, &p, writeEntries, repoFlag(cmd, &p.Repo, ""))
-	cmd.AddCommand(a.landingEntryCommand(), a.landingCancelCommand(), a.landingRetryCommand())
-	return cmd
-}
-
-func (a *app) landingEntryCommand() *cobra.Command {
-	var p api.EntryParams
-	cmd := &cobra.Command{
-		Use:   "show ID",
-		Short: "Show a change that lands: its reviews, its history and its difference",
-		Args:  cobra.ExactArgs(1),
+	entries := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if reviews {
+			return answer(cmd.Context(), a, api.ListReviews, r, writeReviews)
+		}
+		return entries(cmd, args)
 	}
-	return operation(a, cmd, api.ShowEntry, &p, writeLandingDetail, argument(0, &p.ID))
+	return cmd
 }
 
 func writeLandingDetail(w io.Writer, got landing.Detail) {
@@ -300,7 +291,7 @@ func (a *app) landingCancelCommand() *cobra.Command {
 		Short: "Take a change out of the queue",
 		Args:  cobra.ExactArgs(1),
 	}
-	cmd.Flags().StringVar(&p.Reason, "reason", "", "reason, which its owner reads")
+	cmd.Flags().StringVar(&p.Reason, "because", "", "reason, which its owner reads")
 	return operation(a, cmd, api.CancelLanding, &p, writeEntries, argument(0, &p.ID))
 }
 
@@ -317,7 +308,7 @@ func (a *app) landingRetryCommand() *cobra.Command {
 func (a *app) undoLandingCommand() *cobra.Command {
 	var p api.EntryParams
 	cmd := &cobra.Command{
-		Use:   "undo-landing ID",
+		Use:   "undo ID",
 		Short: "Take back a change that landed",
 		Long: `Take back a change that landed: the hub makes a commit that reverts it, and queues that as
 a new entry. The history of the branch is never rewritten.`,
@@ -335,8 +326,8 @@ func (a *app) reviewCommand() *cobra.Command {
 		Short: "Answer the review of a change",
 		Long: `Answer the review of a change, by the id of its handoff, its landing or the review itself.
 Changes need at least one finding: a path, a line of the new text and what to change.`,
-		Example: `  parley review h3 approve
-  parley review l2 changes --finding src/a.go:12:"close the file"`,
+		Example: `  parley land review h3 approve
+  parley land review l2 changes --finding src/a.go:12:"close the file"`,
 		Args: cobra.ExactArgs(2),
 	}
 	cmd.Flags().StringArrayVar(&findings, "finding", nil, "PATH:LINE:TEXT (repeatable)")
@@ -357,21 +348,12 @@ func writeReview(w io.Writer, got api.ReviewAnswer) {
 	fmt.Fprintf(w, "%s: %s for %s of %s, %s\n", v.ID, v.Verdict, shortCommit(v.Commit), v.Subject(), counted(len(v.Findings), "finding"))
 }
 
-func (a *app) reviewsCommand() *cobra.Command {
-	var p api.ReviewsParams
-	cmd := &cobra.Command{
-		Use:   "reviews",
-		Short: "List the reviews that wait",
-		Args:  cobra.NoArgs,
+func writeReviews(w io.Writer, got api.ReviewList) {
+	if len(got.Reviews) == 0 {
+		fmt.Fprintln(w, "no reviews")
+		return
 	}
-	cmd.Flags().BoolVar(&p.All, "all", false, "list answered reviews, too")
-	return operation(a, cmd, api.ListReviews, &p, func(w io.Writer, got api.ReviewList) {
-		if len(got.Reviews) == 0 {
-			fmt.Fprintln(w, "no reviews")
-			return
-		}
-		writeTable(w, "ID, STATE, OF, COMMIT, REVIEWER, ASKED, BY", got.Reviews, func(v hub.Review) []any {
-			return []any{v.ID, state(v.State), v.Subject(), shortCommit(v.Commit), v.Reviewer, v.AskedAt, v.By}
-		})
+	writeTable(w, "ID, STATE, OF, COMMIT, REVIEWER, ASKED, BY", got.Reviews, func(v hub.Review) []any {
+		return []any{v.ID, state(v.State), v.Subject(), shortCommit(v.Commit), v.Reviewer, v.AskedAt, v.By}
 	})
 }

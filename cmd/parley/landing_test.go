@@ -29,8 +29,8 @@ func TestExitCodesOfLanding(t *testing.T) {
 		commit(name)
 	}
 	inGit(t, repo, "switch", "-q", "main")
-	h.ok(h.operator("root", "add", repo), nil)
-	h.ok(h.operator("landing", "set", "--repo", repo, "--into", "main", "--no-checks", "--no-review", "--by", "auto"), nil)
+	h.ok(h.operator("hub", "folder", "add", repo), nil)
+	h.ok(h.operator("land", "policy", "set", "--repo", repo, "--into", "main", "--no-checks", "--no-review", "--by", "auto"), nil)
 	ends := func(r result, code int, part string) {
 		t.Helper()
 		if r.code != code || !strings.Contains(r.out+r.err, part) {
@@ -41,19 +41,19 @@ func TestExitCodesOfLanding(t *testing.T) {
 		t.Helper()
 		h.patient(id+" is "+string(want), func() bool {
 			var got struct{ Entries []hub.LandingEntry }
-			h.ok(h.operator("landings", "show", id, "--json"), &got)
+			h.ok(h.operator("show", id, "--json"), &got)
 			return len(got.Entries) == 1 && got.Entries[0].State == want
 		})
 	}
 
 	ends(h.as("builder", "land", "a", "--repo", repo), exitDone, "queued")
 	state("l1", hub.EntryLanded)
-	ends(h.as("builder", "undo-landing", "l1"), exitCheck, "l2 waits for operator: parley review l2 approve")
-	ends(h.as("builder", "undo-landing", "l1"), exitMissing, "it waits for operator: parley review l2 approve")
-	ends(h.operator("undo-landing", "l1", "--because", "slow"), exitDone, "l2")
+	ends(h.as("builder", "land", "undo", "l1"), exitCheck, "l2 waits for operator: parley land review l2 approve")
+	ends(h.as("builder", "land", "undo", "l1"), exitMissing, "it waits for operator: parley land review l2 approve")
+	ends(h.operator("land", "undo", "l1", "--because", "slow"), exitDone, "l2")
 	state("l2", hub.EntryLanded)
 	state("l1", hub.EntryUndone)
 
-	h.ok(h.operator("landing", "set", "--repo", repo, "--by", "operator"), nil)
+	h.ok(h.operator("land", "policy", "set", "--repo", repo, "--by", "operator"), nil)
 	ends(h.as("builder", "land", "b", "--repo", repo), exitCheck, "l3 waits for operator: parley approve l3")
 }

@@ -63,7 +63,7 @@ Each is also a command of its own, such as "parley claude".`,
 
 // launchCommands returns a command for each CLI.
 func (a *app) launchCommands() []*cobra.Command {
-	out := []*cobra.Command{a.launchCommand()}
+	out := []*cobra.Command{}
 	for _, c := range cli.All() {
 		l := launching{Launch: launch.Launch{CLI: c}}
 		cmd := &cobra.Command{
@@ -71,6 +71,8 @@ func (a *app) launchCommands() []*cobra.Command {
 			Short: "Start " + c.Title + " as an agent on the hub",
 			Long:  fmt.Sprintf("Start %s as an agent on the hub. This is short for \"parley launch %s\"; see\n\"parley launch --help\".", c.Title, c.Name),
 			RunE:  func(cmd *cobra.Command, args []string) error { return a.launch(cmd.Context(), &l, args) },
+
+			Annotations: map[string]string{windowMark: c.Name},
 		}
 		l.flags(cmd)
 		out = append(out, cmd)

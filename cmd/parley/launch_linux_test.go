@@ -100,7 +100,7 @@ func TestLaunch(t *testing.T) {
 		t.Errorf("the launch leaves %v, %v", left, err)
 	}
 	var wakes struct{ Agents []struct{ Allowed bool } }
-	h.ok(h.operator("wake", "sessions", "worker", "--json"), &wakes)
+	h.ok(h.operator("agent", "sessions", "worker", "--json"), &wakes)
 	if len(wakes.Agents) != 1 || !wakes.Agents[0].Allowed {
 		t.Errorf("got %+v, want wakes that are allowed", wakes)
 	}
@@ -140,7 +140,7 @@ func TestLaunch(t *testing.T) {
 		const title = "\x1b]0;worker\x07"
 		cmd := parley(t, append(h.env(""), "PATH="+path, "HOME="+t.TempDir(), "FAKE_VERSION="+version), "claude", "--as-operator", "--as", "worker", "--no-wake")
 		cmd.Dir = t.TempDir()
-		h.ok(h.operator("root", "add", cmd.Dir), nil) // else the person is asked
+		h.ok(h.operator("hub", "folder", "add", cmd.Dir), nil) // else the person is asked
 		_, screen := sit(t, cmd).leaves(t)
 		contains(t, screen, title)
 		if r := start("--as", "worker", "--no-wake"); strings.Contains(r.out+r.err, title) {
@@ -148,7 +148,7 @@ func TestLaunch(t *testing.T) {
 		}
 	})
 	t.Run("a CLI that was changed is named, with both versions", func(t *testing.T) {
-		const word = "Claude Code changed from 1.0.0 to 1.1.0; run \"parley wake test worker\""
+		const word = "Claude Code changed from 1.0.0 to 1.1.0; run \"parley agent test worker\""
 		version = "1.1.0"
 		if r := start("--as", "worker"); strings.Contains(r.err, word) {
 			t.Errorf("a file that did not change was started to ask for its version: %s", r.err)
@@ -211,7 +211,7 @@ func TestLaunch(t *testing.T) {
 		if all := launch.Identities(h.home); len(all) != 0 {
 			t.Errorf("got %+v", all)
 		}
-		h.ok(h.operator("wake", "sessions", "worker", "--json"), &wakes)
+		h.ok(h.operator("agent", "sessions", "worker", "--json"), &wakes)
 		if wakes.Agents[0].Allowed {
 			t.Error("wakes are still allowed")
 		}
@@ -318,14 +318,14 @@ func TestHook(t *testing.T) {
 	if got := hook("Stop", `{"session_id":"s","cwd":"/d","stop_hook_active":false}`); got != "" {
 		t.Errorf("mail is announced twice: %s", got)
 	}
-	contains(t, h.operator("wake", "sessions").out, "builder", "claude", "idle", "/d")
+	contains(t, h.operator("agent", "sessions").out, "builder", "claude", "idle", "/d")
 }
 
 // TestHookShowsMailBeforeItsWaiter has mail wait when a hook starts the waiter of its session. A report
 // of a hook whose waiter runs already is held until the hub gave the mail to the waiter.
 func TestHookShowsMailBeforeItsWaiter(t *testing.T) {
 	h := newHouse(t)
-	h.ok(h.operator("wake", "allow", "builder"), nil)
+	h.ok(h.operator("agent", "wake", "builder", "--on"), nil)
 	target, err := url.Parse(h.url)
 	if err != nil {
 		t.Fatal(err)
@@ -406,7 +406,7 @@ func TestHookOfATurn(t *testing.T) {
 				}
 			}
 		}
-		h.ok(h.operator("wake", "sessions", "builder", "--json"), &got)
+		h.ok(h.operator("agent", "sessions", "builder", "--json"), &got)
 		for _, s := range got.Agents[0].Sessions {
 			if s.NoQuota != "" {
 				s.State += ", out of quota"
@@ -472,7 +472,7 @@ func TestHookOfATurn(t *testing.T) {
 					Sessions []struct{ CLI, Session, State, Armed string }
 				}
 			}
-			h.ok(h.operator("wake", "sessions", "builder", "--json"), &got)
+			h.ok(h.operator("agent", "sessions", "builder", "--json"), &got)
 			for _, s := range got.Agents[0].Sessions {
 				if s.CLI == "codex" && s.Armed != "" {
 					out = append(out, s.Session+" "+s.State)
@@ -507,7 +507,7 @@ func TestHookOfATurn(t *testing.T) {
 		want("copilot", "p working", "s-copilot idle")
 	})
 	t.Run("a turn of claude that another hook continued is not continued with mail", func(t *testing.T) {
-		h.ok(h.operator("wake", "allow", "builder"), nil)
+		h.ok(h.operator("agent", "wake", "builder", "--on"), nil)
 		hook("claude", "UserPromptSubmit", `{"session_id":"stop","cwd":"/d","prompt":"hello"}`)
 		h.ok(h.as("planner", "send", "builder", "x"), nil)
 		if got := hook("claude", "Stop", `{"session_id":"stop","cwd":"/d","stop_hook_active":true}`); got != "" {

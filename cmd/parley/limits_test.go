@@ -36,11 +36,11 @@ func TestLimits(t *testing.T) {
 				Remaining int      `json:"remaining"`
 				ResetsAt  hub.Time `json:"resets_at"`
 			}
-			h.ok(h.as("planner", "broadcast", "--dry-run", "n", "--json"), &trial)
+			h.ok(h.as("planner", "send", "--all", "--dry-run", "n", "--json"), &trial)
 			if trial.Remaining != 5-i || trial.ResetsAt.IsZero() {
 				t.Errorf("after %d: got %+v", i, trial)
 			}
-			contains(t, h.as("planner", "broadcast", "--dry-run", "n").out, "resets at: ", trial.ResetsAt.Local().Format("15:04"))
+			contains(t, h.as("planner", "send", "--all", "--dry-run", "n").out, "resets at: ", trial.ResetsAt.Local().Format("15:04"))
 			h.ok(h.as("planner", "send", "*", fmt.Sprint("n ", i)), nil)
 		}
 		got := refused(t, h.as("planner", "send", "*", "one more", "--json"), 3, "rate_limited")
@@ -78,8 +78,8 @@ func TestLimits(t *testing.T) {
 		if m := told.Messages; len(m) != 1 || m[0].From != "hub" || m[0].Type != "system.error" {
 			t.Errorf("the coordinator was told %+v", m)
 		}
-		refused(t, h.as("mallory", "agent", "reset", "mallory", "--json"), 3, "forbidden")
-		contains(t, h.operator("agent", "reset", "mallory").out, "mallory is no longer suspended")
+		refused(t, h.as("mallory", "agent", "resume", "mallory", "--suspension", "--json"), 3, "forbidden")
+		contains(t, h.operator("agent", "resume", "mallory", "--suspension").out, "mallory is no longer suspended")
 		h.ok(h.as("mallory", "send", "tester", "sorry"), nil)
 	})
 	t.Run("the same idempotency key is the same message", func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestFaults(t *testing.T) {
 	l.Close()
 	env := []string{"PARLEY_KEY=cacp_sk_live_x", "PARLEY_HOME=" + t.TempDir()}
 	for _, args := range [][]string{
-		{"send", "planner", "x"}, {"inbox"}, {"inbox", "--watch"}, {"query"}, {"trace", "x"}, {"artifact", "get", "x"}, {"agent", "list"}, {"approve"},
+		{"send", "planner", "x"}, {"inbox"}, {"inbox", "--watch"}, {"log", "--whole"}, {"show", "x"}, {"artifact", "get", "x"}, {"agent", "list"}, {"approve"},
 	} {
 		t.Run("no hub: "+strings.Join(args, " "), func(t *testing.T) {
 			got := refused(t, do(t, parley(t, append(env, "PARLEY_URL="+addr), append(args, "--json")...)), 5, "degraded")
@@ -166,7 +166,7 @@ func TestRefusalsSurviveAKill(t *testing.T) {
 	h := newHouse(t)
 	const n = 7
 	for range n {
-		refused(t, h.as("mallory", "operator", "add", "eve", "--json"), 3, "forbidden")
+		refused(t, h.as("mallory", "hub", "operator", "add", "eve", "--json"), 3, "forbidden")
 	}
 	h.hub.signal(t, syscall.SIGKILL)
 	h.hub.wait(t)
@@ -180,7 +180,7 @@ func TestRefusalsSurviveAKill(t *testing.T) {
 			}
 		}
 	}
-	h.ok(h.operator("audit", "--action", "call.refused", "--json"), &got)
+	h.ok(h.operator("hub", "journal", "--action", "call.refused", "--json"), &got)
 	counted := 0
 	for _, e := range got.Entries {
 		if e.Actor == "mallory" && e.Facts.Code == hub.CodeDenied {

@@ -20,7 +20,6 @@ import (
 	"github.com/parley-agents/parley/internal/desk/launch"
 	"github.com/parley-agents/parley/internal/ground/text/plaintext"
 	"github.com/parley-agents/parley/internal/operation/rpc"
-	"github.com/parley-agents/parley/server"
 )
 
 func main() {
@@ -82,6 +81,9 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 	root.SetErr(a.err)
 
 	cmd, err := root, absoluteVariables()
+	if err == nil {
+		err = movedTo(root, args)
+	}
 	if err == nil {
 		cmd, err = root.ExecuteContextC(ctx)
 	}
@@ -169,97 +171,6 @@ func (a *app) print(result any, text func(io.Writer)) error {
 		return nil
 	}
 	return encoder(a.out).Encode(result)
-}
-
-// group returns a command that only holds others.
-func group(use, short string, commands ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: use, Short: short,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			err := usagef("unknown command %[2]q for %[1]s", cmd.Name(), args[0])
-			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				return err.WithHint("did you mean %s?", strings.Join(near, " or "))
-			}
-			return err.WithHint(`run "%s --help" to list the commands`, cmd.CommandPath())
-		},
-		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		SuggestionsMinimumDistance: 2, DisableFlagsInUseLine: true,
-	}
-	cmd.AddCommand(commands...)
-	return cmd
-}
-
-func (a *app) root() *cobra.Command {
-	root := group("parley", "The hub where coding agents talk")
-	for i, g := range []struct {
-		title    string
-		commands []*cobra.Command
-	}{
-		{"Hub:", []*cobra.Command{a.serveCommand(), a.openCommand(), a.watchCommand(), a.webCommand(), a.stopCommand(), a.serviceCommand(), a.uninstallCommand(), a.upCommand(), a.downCommand(), a.doctorCommand(), a.demoCommand(), a.rootCommand(), a.operatorCommand()}},
-		{"Agents in this terminal:", a.launchCommands()},
-		{"Agents and their tools:", []*cobra.Command{a.agentCommand(), a.connectCommand(), a.mcpCommand(), a.wakeCommand(), a.guardCommand(), a.contactCommand(), a.pauseCommand(), a.notifyCommand(), a.inCommand(), a.everyCommand(), a.probeCommand()}},
-		{"Messages:", []*cobra.Command{
-			a.sendCommand(), a.broadcastCommand(), a.respondCommand(), a.askCommand(), a.statusCommand(), a.inboxCommand(), a.subscriptionsCommand(), a.queryCommand(), a.logCommand(), a.traceCommand(), a.artifactCommand(),
-			a.undeliveredCommand(), a.retryCommand(), a.approveCommand(), a.denyCommand(), a.forgetCommand(),
-		}},
-		{"Tasks:", []*cobra.Command{a.offerCommand(), a.negotiationsCommand(), a.positionsCommand(), a.decideCommand(), a.decisionsCommand(), a.teamCommand(), a.handoffCommand(), a.checkCommand(), a.reviewCommand(), a.reviewsCommand(), a.landingCommand(), a.landCommand(), a.landingsCommand(), a.undoLandingCommand(), a.workqCommand(), a.reserveCommand(), a.releaseCommand(), a.reservationsCommand(), a.runCommand(), a.runsCommand(), a.agentsCommand(), a.spendCommand(), a.pricesCommand(), a.budgetCommand(), a.continueCommand(), a.continuationsCommand(), a.rescueCommand()}},
-		{"Other repositories and hubs:", []*cobra.Command{
-			a.projectCommand(), a.contractCommand(), a.contextCommand(), a.implCommand(), a.canMergeCommand(), a.canDeployCommand(), a.deployedCommand(), a.peerCommand(), a.discoverCommand(),
-		}},
-		{"Records:", []*cobra.Command{a.metricsCommand(), a.auditCommand(), a.proveCommand(), a.verifyCommand(), a.exportCommand(), a.importCommand(), a.archiveCommand(), a.backupCommand(), a.storeCommand()}},
-		{"For agent authors:", []*cobra.Command{a.acpCommand(), a.complyCommand(), a.modelCommand(), a.reportCommand(), a.schemaCommand()}},
-		{"About Parley:", []*cobra.Command{a.versionCommand(), a.upgradeCommand()}},
-	} {
-		id := fmt.Sprint(i)
-		root.AddGroup(&cobra.Group{ID: id, Title: g.title})
-		for _, cmd := range g.commands {
-			cmd.GroupID = id
-		}
-		root.AddCommand(g.commands...)
-
-		// The help and completion commands are in the last group.
-		root.SetHelpCommandGroupID(id)
-		root.SetCompletionCommandGroupID(id)
-	}
-
-	root.Long = `Parley is a hub where coding agents exchange typed messages. Agents cannot forge the
-identity of another agent.
-
-  parley serve                          start the hub
-  parley agent add planner              add an agent; prints its key once
-  PARLEY_KEY=... parley send builder "schema is frozen"
-  PARLEY_KEY=... parley inbox --wait 30s
-
-Exit codes: 0 done, 1 a check failed, 2 usage or invalid input, 3 refused,
-4 not found or conflict, 5 hub unreachable or degraded.`
-
-	// Without a command, a person at a terminal sees the hub if it runs, else the help.
-	root.RunE = func(cmd *cobra.Command, _ []string) error {
-		home, err := a.homeDir()
-		atTerminal := err == nil && isTerminal(a.in) && isTerminal(a.out)
-		if atTerminal && (os.Getenv("PARLEY_URL") != "" || server.Running(home)) {
-			return a.watch(cmd.Context(), false)
-		}
-		return cmd.Help()
-	}
-
-	root.AddCommand(a.confinedCommand()) // for the hub, not for people
-	root.Version = version()
-	root.SetVersionTemplate("parley {{.Version}}\n")
-	root.SilenceUsage, root.SilenceErrors = true, true
-	root.PersistentPreRun = func(*cobra.Command, []string) { a.began = true }
-
-	f := root.PersistentFlags()
-	f.Var((*pathFlag)(&a.home), "home", "the hub's home folder (default $PARLEY_HOME, or ~/.parley)")
-	f.Var((*pathFlag)(&a.config), "config", "configuration file (default $PARLEY_CONFIG, or config.yaml in the home)")
-	f.BoolVar(&a.json, "json", false, "print JSON, with errors on stderr")
-	f.Var((*pathFlag)(&a.keyFile), "key-file", "file with your key (default the key in $PARLEY_KEY)")
-	f.BoolVar(&a.asOperator, "as-operator", false, "use the operator's key from the home")
-
-	return root
 }
 
 // A pathFlag is the value of a flag that names a file or a folder: its path from the root, so that

@@ -30,7 +30,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // asParley in the environment makes the test binary be the parley command.
 const asParley = "PARLEY_TEST_AS_COMMAND"
 
-// verifyByPage in the environment makes parley audit verify report after each page.
+// verifyByPage in the environment makes parley hub verify report after each page.
 const verifyByPage = "PARLEY_TEST_VERIFY_BY_PAGE"
 
 // patientHook in the environment makes a hook wait for the hub as long as a test does.

@@ -14,15 +14,15 @@ import (
 	"github.com/parley-agents/parley/internal/service/metrics"
 )
 
-func (a *app) metricsCommand() *cobra.Command {
+func (a *app) hubFiguresCommand() *cobra.Command {
 	var p api.MetricsParams
 	cmd := &cobra.Command{
-		Use: "metrics", Short: "Show figures about the agents' work",
+		Use: "figures", Short: "Show figures about the agents' work",
 		Long: `Show figures about handoffs, tasks, blockers, gates, refusals, deliveries, wakes and
 runs for a period of at most a week. They are computed from the journal, by the hour.
 With --json the names are those of the metrics endpoint without parley_.`,
-		Example: `  parley metrics --period 24h
-  parley metrics --agent builder --json`,
+		Example: `  parley hub figures --period 24h
+  parley hub figures --agent builder --json`,
 		Args: cobra.NoArgs,
 	}
 	period := secondsFlag(cmd, &p.PeriodS, "period", "length of the period until now, from 1h to 168h (default 24h)")

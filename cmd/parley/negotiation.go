@@ -17,6 +17,10 @@ import (
 )
 
 func (a *app) offerCommand() *cobra.Command {
+	return nounVerb(a.offerTaskCommand(), a.talksCommand("negotiations", "List negotiations about tasks, newest first", hub.KindNegotiation))
+}
+
+func (a *app) offerTaskCommand() *cobra.Command {
 	var m messageFlags
 	var to, capabilities, criteria []string
 	var description, effort string
@@ -24,7 +28,7 @@ func (a *app) offerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "offer TITLE --to AGENT[,AGENT...]", Short: "Offer a task to other agents",
 		Long: `Offer a task to other agents. The first agent to accept gets the task; the others are
-notified. Agents accept, decline or counter with "parley respond --type task.accept",
+notified. Agents accept, decline or counter with "parley reply --type task.accept",
 task.decline or task.counter.`,
 		Example: `  parley offer "review the parser" --to bo --deadline 48h
   parley offer "fix the build" --to '*' --respond-by 2h --priority high`,
@@ -40,11 +44,7 @@ task.decline or task.counter.`,
 	byWhen := momentFlag(cmd, &respondBy, 1, "respond-by", "expiry of the offer: a duration such as 2h, or an ISO 8601 time (default the hub's response time)")
 	due := momentFlag(cmd, &deadline, 1, "deadline", "deadline of the work: a duration such as 4h, or an ISO 8601 time")
 
-	// An offer makes its own payload and thread, so that these flags are hidden.
 	m.register(cmd)
-	f.Lookup("payload").Hidden = true
-	f.Lookup("thread").Hidden = true
-	f.Lookup("sequence").Hidden = true
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if to = list(strings.Join(to, ",")); len(to) == 0 {
@@ -89,42 +89,29 @@ task.decline or task.counter.`,
 	return cmd
 }
 
-func (a *app) negotiationsCommand() *cobra.Command {
-	return a.talksCommand("negotiations", "List or show negotiations about tasks", hub.KindNegotiation)
-}
-
-func (a *app) positionsCommand() *cobra.Command {
-	return a.talksCommand("positions", "List or show disagreements and their positions", hub.KindDisagreement)
-}
-
-// talksCommand returns a command that lists deliberations of a kind, or shows one.
+// talksCommand returns a command that lists deliberations of a kind.
 func (a *app) talksCommand(name, short string, kind hub.DeliberationKind) *cobra.Command {
 	p := api.TalkListParams{Kind: kind}
 	cmd := &cobra.Command{
-		Use: name + " [ID]", Short: short,
-		Long: short + `, newest first: your own, or all
-of them for auditors. With an id, show its state, its messages and the replies that you
-may send now.`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return answer(cmd.Context(), a, api.ListTalks, p, func(w io.Writer, got deliberation.Listing) {
-					writeList(w, name, "ID, STATE, FROM, TO, UNTIL, TITLE", got.Deliberations, func(d hub.Deliberation) []any {
-						return []any{mailroom.ShortIDs(got.ShortIDs).Of(d.ID), state(d.State), d.From, joined(d.Asked), d.DueAt, d.Title}
-					})
-				})
-			}
-			q := api.QueryParams{Negotiation: args[0]}
-			if kind == hub.KindDisagreement {
-				q = api.QueryParams{Disagreement: args[0]}
-			}
-			return answer(cmd.Context(), a, api.Query, q, func(w io.Writer, got api.QueryAnswer) { writeTalk(w, *got.Talk) })
-		},
+		Use: "list", Short: short,
+		Long: short + `: your own, or all of them for auditors.
+"parley show ID" prints the state of one, its messages and the replies that you may send.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.listTalks(cmd.Context(), name, p) },
 	}
 	cmd.Flags().BoolVar(&p.Open, "open", false, "leave out those that have ended")
 	cmd.Flags().Var(&p.Limit, "limit", "maximum number of results (default 50)")
 	cmd.Flags().StringVar(&p.Cursor, "cursor", "", "continue from the cursor printed by the previous page")
 	return cmd
+}
+
+// listTalks prints deliberations.
+func (a *app) listTalks(ctx context.Context, name string, p api.TalkListParams) error {
+	return answer(ctx, a, api.ListTalks, p, func(w io.Writer, got deliberation.Listing) {
+		writeList(w, name, "ID, STATE, FROM, TO, UNTIL, TITLE", got.Deliberations, func(d hub.Deliberation) []any {
+			return []any{mailroom.ShortIDs(got.ShortIDs).Of(d.ID), state(d.State), d.From, joined(d.Asked), d.DueAt, d.Title}
+		})
+	})
 }
 
 func joined(ids []hub.AgentID) string { return strings.Join(words(ids), ",") }
@@ -164,6 +151,10 @@ func writeTalk(w io.Writer, r deliberation.Report) {
 }
 
 func (a *app) decideCommand() *cobra.Command {
+	return nounVerb(a.decideThreadCommand(), a.decideListCommand())
+}
+
+func (a *app) decideThreadCommand() *cobra.Command {
 	var p api.DecideParams
 	cmd := &cobra.Command{
 		Use: "decide THREAD DECISION --because WHY", Short: "Decide an escalated negotiation or disagreement",
@@ -183,24 +174,37 @@ by the operator or by an agent that the matter was escalated to.`,
 	})
 }
 
-func (a *app) decisionsCommand() *cobra.Command {
+func (a *app) decideListCommand() *cobra.Command {
 	var p api.DecisionListParams
+	open := false
 	cmd := &cobra.Command{
-		Use: "decisions", Short: "List decisions, newest first",
+		Use: "list", Short: "List decisions, newest first",
 		Long: `List decisions, newest first: those about negotiations and disagreements, those of
-teams, and those that repositories recorded in projects.`,
-		Args: cobra.NoArgs,
+teams, and those that repositories recorded in projects. With --open, list the
+disagreements that have not been decided.`,
+		Example: "  parley decide\n  parley decide --open",
+		Args:    cobra.NoArgs,
 	}
 	cmd.Flags().StringVar(&p.Team, "team", "", "only decisions of this team")
 	cmd.Flags().Var(&p.Limit, "limit", "maximum number of results (default 50)")
-	return operation(a, cmd, api.ListDecisions, &p, func(w io.Writer, got api.DecisionList) {
-		if len(got.Decisions) == 0 {
-			fmt.Fprintln(w, "no decisions")
+	cmd.Flags().BoolVar(&open, "open", false, "list the disagreements that have not been decided")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if open {
+			return a.listTalks(cmd.Context(), "open disagreements", api.TalkListParams{Kind: hub.KindDisagreement, Open: true, Limit: p.Limit})
 		}
-		for _, d := range got.Decisions {
-			writeRuling(w, d)
-		}
-	})
+		return answer(cmd.Context(), a, api.ListDecisions, p, writeRulings)
+	}
+	return cmd
+}
+
+// writeRulings writes decisions.
+func writeRulings(w io.Writer, got api.DecisionList) {
+	if len(got.Decisions) == 0 {
+		fmt.Fprintln(w, "no decisions")
+	}
+	for _, d := range got.Decisions {
+		writeRuling(w, d)
+	}
 }
 
 // writeRuling writes a decision: a sentence with its state, and the facts.

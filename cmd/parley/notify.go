@@ -63,7 +63,7 @@ func (n notifyTarget) target() (server.NotifyTarget, error) {
 
 func (a *app) notifyCommand() *cobra.Command {
 	var test, replay api.TargetParams
-	return group("notify", "Manage notifications for people",
+	return noun("notify", "Manage notifications for people",
 		operation(a, &cobra.Command{Use: "list", Short: "List notification targets and their state", Args: cobra.NoArgs}, api.ListTargets, &api.None{}, func(w io.Writer, got api.TargetList) {
 			if len(got.Targets) == 0 {
 				fmt.Fprintln(w, "no notification targets; add them under notify in the configuration file")

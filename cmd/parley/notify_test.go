@@ -24,7 +24,7 @@ func TestNotify(t *testing.T) {
 	row := func(id string) (out hub.Delivery) {
 		t.Helper()
 		var got struct{ Deliveries []hub.Delivery }
-		h.ok(h.operator("trace", id, "--json"), &got)
+		h.ok(h.operator("show", id, "--json"), &got)
 		for _, d := range got.Deliveries {
 			if d.Channel == hub.ChannelNotify {
 				out = d
@@ -96,7 +96,7 @@ func TestNotify(t *testing.T) {
 	})
 
 	t.Run("the records fit", func(t *testing.T) {
-		h.ok(h.operator("audit", "verify"), nil)
+		h.ok(h.operator("hub", "verify"), nil)
 	})
 
 	t.Run("a wrong target keeps the hub from starting", func(t *testing.T) {

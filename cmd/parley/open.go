@@ -137,8 +137,8 @@ func startBrowser(ctx context.Context, file string) bool {
 // launchTime is the time after which a browser counts as started.
 const launchTime = 2 * time.Second
 
-func (a *app) webCommand() *cobra.Command {
-	cmd := group("web", "Manage access to the hub's page", a.webInviteCommand(), a.webSessionsCommand())
+func (a *app) hubViewerCommand() *cobra.Command {
+	cmd := noun("viewer", "Manage access to the hub's page", a.viewerListCommand(), a.webInviteCommand(), a.viewerEndCommand())
 	cmd.Long = `Manage access to the hub's page. "parley open" signs in the operator; an invite lets
 another person read.`
 	return cmd
@@ -152,7 +152,7 @@ func (a *app) webInviteCommand() *cobra.Command {
 invite has its own address, and the code works only there. A viewer can read what an
 auditor can, without diffs, recordings and logs, and cannot change
 anything. The journal records each sign-in.`,
-		Example: `  parley web invite ana --for 8h`,
+		Example: `  parley hub viewer invite ana --for 8h`,
 		Args:    cobra.ExactArgs(1),
 	}
 	life := secondsFlag(cmd, &p.ForS, "for", "lifetime of the session (default 12h)")
@@ -161,35 +161,76 @@ anything. The journal records each sign-in.`,
 	}, argument(0, &p.Name), life)
 }
 
-func (a *app) webSessionsCommand() *cobra.Command {
-	var revoke string
-	cmd := &cobra.Command{
-		Use: "sessions", Short: "List or end browser sessions (operator)",
-		Example: `  parley web sessions
-  parley web sessions --revoke web-abcdefgh
-  parley web sessions --revoke all`,
-		Args: cobra.NoArgs,
-	}
-
-	cmd.Flags().StringVar(&revoke, "revoke", "", "end the session with this id, or all sessions")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if revoke != "" {
-			p := api.WebRevokeParams{ID: revoke}
-			if revoke == "all" {
-				p = api.WebRevokeParams{All: true}
+func (a *app) viewerListCommand() *cobra.Command {
+	return operation(a, &cobra.Command{
+		Use: "list", Short: "List the browsers that are signed in (operator)",
+		Example: `  parley hub viewer list`,
+		Args:    cobra.NoArgs,
+	}, api.WebSessions, &api.None{}, func(w io.Writer, got api.WebSessionList) {
+		writeList(w, "browser is signed in", "SESSION, WHO, SINCE, UNTIL, BROWSER", got.Sessions, func(s signin.Session) []any {
+			who := "operator " + s.Person
+			if s.Viewer != "" {
+				who = "viewer " + s.Viewer
 			}
-			return answer(cmd.Context(), a, api.RevokeWeb, p, func(w io.Writer, got api.WebRevoked) { fmt.Fprintf(w, "ended %d\n", got.Ended) })
-		}
-
-		return answer(cmd.Context(), a, api.WebSessions, api.None{}, func(w io.Writer, got api.WebSessionList) {
-			writeList(w, "browser is signed in", "SESSION, WHO, SINCE, UNTIL, BROWSER", got.Sessions, func(s signin.Session) []any {
-				who := "operator " + s.Person
-				if s.Viewer != "" {
-					who = "viewer " + s.Viewer
-				}
-				return []any{s.ID, strings.TrimSpace(who), s.Begun, s.Until, s.Client}
-			})
+			return []any{s.ID, strings.TrimSpace(who), s.Begun, s.Until, s.Client}
 		})
+	})
+}
+
+func (a *app) viewerEndCommand() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use: "end NAME|SESSION | --all", Short: "End browser sessions (operator)",
+		Long: `End the sessions of a viewer, the session with an id, or all sessions.`,
+		Example: `  parley hub viewer end ana
+  parley hub viewer end web-abcdefgh
+  parley hub viewer end --all`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "end all sessions")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if all == (len(args) == 1) {
+			return usagef("give a viewer, a session, or --all").WithHint("parley hub viewer lists the sessions")
+		}
+		c, err := a.client()
+		if err != nil {
+			return err
+		}
+		ended := api.WebRevoked{}
+		if all {
+			ended, err = rpc.Call(cmd.Context(), c, api.RevokeWeb, api.WebRevokeParams{All: true})
+		} else {
+			ended, err = endViewer(cmd.Context(), c, args[0])
+		}
+		if err != nil {
+			return err
+		}
+		return a.print(ended, func(w io.Writer) { fmt.Fprintf(w, "ended %s\n", counted(ended.Ended, "session")) })
 	}
 	return cmd
+}
+
+// endViewer ends the sessions of a viewer, or the session whose id was given.
+func endViewer(ctx context.Context, c *rpc.Client, name string) (ended api.WebRevoked, err error) {
+	list, err := rpc.Call(ctx, c, api.WebSessions, api.None{})
+	if err != nil {
+		return ended, err
+	}
+	ids := []string{}
+	for _, s := range list.Sessions {
+		if s.Viewer == name {
+			ids = append(ids, s.ID)
+		}
+	}
+	if len(ids) == 0 {
+		ids = []string{name}
+	}
+	for _, id := range ids {
+		got, err := rpc.Call(ctx, c, api.RevokeWeb, api.WebRevokeParams{ID: id})
+		if err != nil {
+			return ended, err
+		}
+		ended.Ended += got.Ended
+	}
+	return ended, nil
 }

@@ -83,7 +83,7 @@ func TestOpenInBrowser(t *testing.T) {
 	visit("file://" + string(file))
 	until("the page is signed in", "!!document.querySelector('nav') && document.querySelector('.who').innerText === 'operator'")
 	var sessions api.WebSessionList
-	h.ok(h.operator("web", "sessions", "--json"), &sessions)
+	h.ok(h.operator("hub", "viewer", "--json"), &sessions)
 	if len(sessions.Sessions) != 1 || !strings.Contains(sessions.Sessions[0].Client, "Chrome") || sessions.Sessions[0].Seen == nil {
 		t.Errorf("sessions: %+v, want one of Chrome that made a request", sessions.Sessions)
 	}
@@ -101,7 +101,7 @@ func TestOpenInBrowser(t *testing.T) {
 	}))
 	defer other.Close()
 	var invite api.WebLink
-	h.ok(h.operator("web", "invite", "mallory", "--json"), &invite)
+	h.ok(h.operator("hub", "viewer", "invite", "mallory", "--json"), &invite)
 	name := strings.TrimPrefix(invite.URL, "http://")
 	name = name[:strings.LastIndex(name, ":")]
 	visit("http://" + name + other.URL[strings.LastIndex(other.URL, ":"):])
@@ -121,13 +121,13 @@ func TestOpenKeepsItsNames(t *testing.T) {
 	label := strings.TrimPrefix(link.URL, "http://")
 	label, _, _ = strings.Cut(label, ".")
 	var journal struct{ Entries []hub.Entry }
-	h.ok(h.operator("audit", "--json"), &journal)
+	h.ok(h.operator("hub", "journal", "--json"), &journal)
 	raw, err := json.Marshal(journal)
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := filepath.Join(t.TempDir(), "export")
-	h.ok(h.operator("export", "--jsonl", out), nil)
+	h.ok(h.operator("hub", "export", "--jsonl", out), nil)
 	exported, err := filepath.Glob(filepath.Join(out, "*"))
 	if err != nil || len(exported) == 0 {
 		t.Fatalf("export: %v, %v", exported, err)

@@ -11,8 +11,8 @@ import (
 	"github.com/parley-agents/parley/internal/operation/api"
 )
 
-func (a *app) operatorCommand() *cobra.Command {
-	cmd := group("operator", "Manage the operators of this hub", a.operatorAddCommand(), a.operatorListCommand(), a.operatorRemoveCommand())
+func (a *app) hubOperatorCommand() *cobra.Command {
+	cmd := noun("operator", "Manage the operators of this hub", a.operatorListCommand(), a.operatorAddCommand(), a.operatorRemoveCommand())
 	cmd.Long = `Manage the people who operate this hub besides its owner. Each has their own key, and
 the journal names the person behind each approval and each change.`
 	return cmd
@@ -25,7 +25,7 @@ func (a *app) operatorAddCommand() *cobra.Command {
 		Long: `Create a key for another operator. It is printed once: keep it in a file that only that
 person can read, and pass the file with --key-file. The key is never sent over a port:
 the command proves to the hub that it has the key, and gets a token for a few minutes.`,
-		Example: `  parley operator add ana
+		Example: `  parley hub operator add ana
   parley --key-file ana.key approve MESSAGE`,
 		Args: cobra.ExactArgs(1),
 	}

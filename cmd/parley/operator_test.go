@@ -23,17 +23,17 @@ func TestOperators(t *testing.T) {
 	h := newHouse(t)
 	t.Run("a further operator approves under their own name", func(t *testing.T) {
 		var got struct{ Name, Key string }
-		h.ok(h.operator("operator", "add", "ana", "--json"), &got)
+		h.ok(h.operator("hub", "operator", "add", "ana", "--json"), &got)
 		file := filepath.Join(t.TempDir(), "ana.key")
 		if err := os.WriteFile(file, []byte(got.Key+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		id := h.sent(h.as("planner", "send", "builder", "deploy", "--human-gate", "required", "--json"))
 		h.ok(h.as("", "approve", id, "--key-file", file), nil)
-		contains(t, h.operator("audit", "--action", "message.approved").out, "operator ana")
-		contains(t, h.operator("operator", "list").out, "ana")
-		h.ok(h.operator("audit", "verify"), nil)
-		h.ok(h.operator("operator", "remove", "ana"), nil)
+		contains(t, h.operator("hub", "journal", "--action", "message.approved").out, "operator ana")
+		contains(t, h.operator("hub", "operator").out, "ana")
+		h.ok(h.operator("hub", "verify"), nil)
+		h.ok(h.operator("hub", "operator", "remove", "ana"), nil)
 		refused(t, h.as("", "agent", "list", "--key-file", file, "--json"), 3, "unauthenticated")
 	})
 	for _, tt := range []struct {
@@ -41,16 +41,16 @@ func TestOperators(t *testing.T) {
 		exit       int
 		args       []string
 	}{
-		{"a name that is none", "schema_invalid", 2, []string{"operator", "add", "Ana!"}},
-		{"an operator that does not exist", "not_found", 4, []string{"operator", "remove", "nobody"}},
-		{"the owner's own key", "schema_invalid", 2, []string{"operator", "remove", "operator 1"}},
+		{"a name that is none", "schema_invalid", 2, []string{"hub", "operator", "add", "Ana!"}},
+		{"an operator that does not exist", "not_found", 4, []string{"hub", "operator", "remove", "nobody"}},
+		{"the owner's own key", "schema_invalid", 2, []string{"hub", "operator", "remove", "operator 1"}},
 	} {
 		t.Run(tt.name+" is refused", func(t *testing.T) {
 			refused(t, h.operator(append(tt.args, "--json")...), tt.exit, tt.code)
 		})
 	}
 	t.Run("an agent is refused", func(t *testing.T) {
-		refused(t, h.as("mallory", "operator", "add", "eve", "--json"), 3, "forbidden")
+		refused(t, h.as("mallory", "hub", "operator", "add", "eve", "--json"), 3, "forbidden")
 	})
 }
 

@@ -181,7 +181,7 @@ func typePage(t *testing.T, page string) (agents int, proven bool) {
 			continue
 		}
 		person := sit(t, shell(command))
-		asks := strings.HasPrefix(command, "parley root add") && !strings.Contains(command, "--yes")
+		asks := strings.HasPrefix(command, "parley hub folder add") && !strings.Contains(command, "--yes")
 		if asks {
 			person.types(t, "[y/N] ", "y\n")
 		}

@@ -21,8 +21,8 @@ import (
 )
 
 func (a *app) peerCommand() *cobra.Command {
-	cmd := group("peer", "Connect with other hubs (operator)",
-		a.peerInviteCommand(), a.peerJoinCommand(), a.peerAddCommand(), a.peerListCommand(),
+	cmd := noun("peer", "Connect with other hubs (operator)", a.peerListCommand(),
+		a.peerInviteCommand(), a.peerJoinCommand(), a.peerAddCommand(), a.peerFindCommand(), a.peerPublishCommand(),
 		a.peerApproveCommand(),
 		a.peerMove("remove", "Remove a peer; its calls are refused", coordination.RemovePeer),
 		a.peerSyncCommand(), a.peerStatusCommand())
@@ -200,7 +200,7 @@ peer already, leave out --endpoint.`,
 		}
 		return answer(cmd.Context(), a, api.AddWitness, api.WitnessParams{AID: coord.AID(args[0])}, func(w io.Writer, got proof.Witness) {
 			fmt.Fprintf(w, "%s is a witness; the key of its log is %s\n", got.AID, got.Keys[0])
-			fmt.Fprintln(w, "compare the key with the one that its operator sees: parley audit key")
+			fmt.Fprintln(w, "compare the key with the one that its operator sees: parley hub key")
 		})
 	}
 	return cmd

@@ -18,16 +18,16 @@ func TestHubOnPostgreSQL(t *testing.T) {
 		return do(t, parley(t, []string{"PARLEY_HOME=" + h.home}, append(args, "--as-operator")...))
 	}
 	t.Run("audit verify and export ask the hub that runs", func(t *testing.T) {
-		h.contains(alone("audit", "verify"), "ok the journal holds")
+		h.contains(alone("hub", "verify"), "ok the journal holds")
 		dir := filepath.Join(t.TempDir(), "out")
-		h.ok(alone("export", "--jsonl", dir), nil)
+		h.ok(alone("hub", "export", "--jsonl", dir), nil)
 		if _, err := os.Stat(dir); err != nil {
 			t.Error(err)
 		}
 	})
 	t.Run("while no hub runs there, they say where the database is", func(t *testing.T) {
 		h.stop()
-		got := alone("audit", "verify", "--json")
+		got := alone("hub", "verify", "--json")
 		refused(t, got, exitRefused, "capability_disabled")
 		contains(t, got.out+got.err, "PostgreSQL")
 	})
@@ -47,10 +47,10 @@ func TestStoreBeyondLoopback(t *testing.T) {
 	for name, command := range map[string]func(t *testing.T) []string{
 		"serve": func(*testing.T) []string { return []string{"serve", "--addr", "127.0.0.1:0", "--store", far} },
 		"store copy to": func(t *testing.T) []string {
-			return []string{"store", "copy", "--from", "sqlite:" + usedHome(t), "--to", far}
+			return []string{"hub", "move", "--from", "sqlite:" + usedHome(t), "--to", far}
 		},
 		"store copy from": func(t *testing.T) []string {
-			return []string{"store", "copy", "--from", far, "--to", "sqlite:" + filepath.Join(t.TempDir(), "new")}
+			return []string{"hub", "move", "--from", far, "--to", "sqlite:" + filepath.Join(t.TempDir(), "new")}
 		},
 	} {
 		t.Run(name+" refuses a database without verified TLS", func(t *testing.T) {

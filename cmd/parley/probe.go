@@ -18,32 +18,6 @@ import (
 	"github.com/parley-agents/parley/server"
 )
 
-// pauseCommand returns the one stop for all turns that mail starts.
-func (a *app) pauseCommand() *cobra.Command {
-	var p api.WakePauseParams
-	var now bool
-	cmd := &cobra.Command{
-		Use:   "pause AGENT|team:NAME|--all",
-		Short: "Stop mail from starting turns of agents, and end turns",
-		Long: `Stop mail from starting turns of one agent, or of all agents. Mail waits in the inbox
-until "parley wake resume". With --now running turns end, too, also those of a team:
-agents that the hub runs are asked to stop and killed if they do not; in a terminal the
-guard denies the next tool call. The answer says for each agent what happened.`,
-		Example: "  parley pause --all\n  parley pause builder --now",
-		Args:    cobra.MaximumNArgs(1),
-	}
-	cmd.Flags().BoolVar(&p.All, "all", false, "all agents on the hub")
-	cmd.Flags().BoolVar(&now, "now", false, "end running turns, too")
-	return prepared(cmd, func(ctx context.Context) error {
-		if now {
-			return answer(ctx, a, api.StopTurns, api.StopTurnsParams{Of: string(p.Agent), All: p.All}, writeStopped)
-		}
-		return answer(ctx, a, api.PauseWake, p, func(w io.Writer, got api.PauseState) {
-			fmt.Fprintf(w, "the wakes of %s are paused; mail waits in the inbox\n", cmp.Or(string(got.Agent), "all agents"))
-		})
-	}, argument(0, &p.Agent))
-}
-
 // turnEndings says in words what happened to a turn.
 var turnEndings = map[api.TurnEnding]string{
 	api.TurnEnded:   "its turn was ended",
@@ -57,24 +31,23 @@ func writeStopped(w io.Writer, got api.StoppedAgents) {
 	for _, one := range got.Agents {
 		fmt.Fprintf(w, "%s is paused; %s\n", one.Agent, turnEndings[one.Turn])
 	}
-	fmt.Fprintln(w, `run "parley wake resume" to undo it; turns that the hub ended then go on, in a terminal or an editor prompt the agent again`)
+	fmt.Fprintln(w, `run "parley agent wake NAME --on" to undo it; turns that the hub ended then go on, in a terminal or an editor prompt the agent again`)
 }
 
-// probeCommand returns the command that probes an agent.
-func (a *app) probeCommand() *cobra.Command {
+// agentTestCommand returns the command that tests a wake.
+func (a *app) agentTestCommand() *cobra.Command {
 	var p api.WakeTestParams
 	var wait time.Duration
 	cmd := &cobra.Command{
-		Use:   "probe AGENT",
+		Use:   "test NAME",
 		Short: "Test that mail can wake an agent",
 		Long: `Show an agent a notice without a message and wait until its CLI shows that a turn
 began. This costs one turn. The report has the mechanism and the time in seconds; it is
-stored with its date and shown by "parley wake sessions" and "parley doctor". The exit
+stored with its date and shown by "parley agent sessions" and "parley doctor". The exit
 code is 1 if no turn began.`,
 		Args: cobra.ExactArgs(1),
 	}
 
-	cmd.AddCommand(a.probeGatewayCommand())
 	wait = time.Minute
 	cmd.Flags().Var((*strictyaml.Period)(&wait), "wait", "time to wait for the turn, at most 5m")
 
@@ -141,7 +114,7 @@ func checkWakes(ctx context.Context, c *rpc.Client) (out []server.Check) {
 	}
 	detail := fmt.Sprintf("mail may wake %d agents", allowed)
 	if got.Paused {
-		detail += `, but all wakes are paused; run "parley wake resume --all" to resume`
+		detail += `, but all wakes are paused; run "parley agent wake --all --on" to resume`
 	}
 	return []server.Check{{What: "wakes", OK: true, Detail: detail}}
 }
@@ -160,27 +133,27 @@ func wakeProblem(w api.AgentWakes) (detail, hint string) {
 	case !w.Allowed:
 		return "", ""
 	case w.Looped > 0:
-		return fmt.Sprintf("%d messages are held because agents answered each other too often", w.Looped), fmt.Sprintf(`run "parley inbox %[1]s" to read the mail, and "parley wake resume %[1]s" to let it through`, w.Agent)
+		return fmt.Sprintf("%d messages are held because agents answered each other too often", w.Looped), fmt.Sprintf(`run "parley inbox %[1]s" to read the mail, and "parley agent wake %[1]s --on" to let it through`, w.Agent)
 	case w.Spent != "":
-		return w.Spent, fmt.Sprintf(`run "parley wake allow %s --per-hour N" to change the budget`, w.Agent)
+		return w.Spent, fmt.Sprintf(`run "parley agent wake %s --on --per-hour N" to change the budget`, w.Agent)
 	case w.Disarmed != "":
-		return "they are disarmed because " + w.Disarmed, fmt.Sprintf(`run "parley wake resume %[1]s" to arm them, and "parley probe %[1]s" to test`, w.Agent)
+		return "they are disarmed because " + w.Disarmed, fmt.Sprintf(`run "parley agent wake %[1]s --on" to arm them, and "parley agent test %[1]s" to test`, w.Agent)
 	case away && !armed:
 		return fmt.Sprintf("%s: %s, where it was last probed (%s)", w.Probe.State, w.Probe.Detail, ago(w.Probe.At)), "start the hub on " + w.Probe.Machine
 	case w.Probe != nil && !w.Probe.Proven && !away:
-		return fmt.Sprintf("the last probe (%s) did not start a turn: %s", ago(w.Probe.At), cmp.Or(w.Probe.Detail, w.Probe.State)), fmt.Sprintf(`run "parley probe %s" to test again`, w.Agent)
+		return fmt.Sprintf("the last probe (%s) did not start a turn: %s", ago(w.Probe.At), cmp.Or(w.Probe.Detail, w.Probe.State)), fmt.Sprintf(`run "parley agent test %s" to test again`, w.Agent)
 	}
 
 	// A proof from another version of the CLI does not count for this one.
 	for _, s := range w.Sessions {
 		bothKnown := s.Proven != "" && s.Version != ""
 		if s.State != wake.SessionEnded && bothKnown && s.Proven != s.Version {
-			return fmt.Sprintf("mail has not started a turn since %s changed from %s to %s", s.CLI, s.Proven, s.Version), fmt.Sprintf(`run "parley probe %s" to test it`, w.Agent)
+			return fmt.Sprintf("mail has not started a turn since %s changed from %s to %s", s.CLI, s.Proven, s.Version), fmt.Sprintf(`run "parley agent test %s" to test it`, w.Agent)
 		}
 	}
 
 	if live && !armed {
-		return "it has a session, but no wake mechanism is armed", fmt.Sprintf(`restart it with "parley launch"; run "parley wake sessions %s" to list its sessions`, w.Agent)
+		return "it has a session, but no wake mechanism is armed", fmt.Sprintf(`restart it with "parley launch"; run "parley agent sessions %s" to list its sessions`, w.Agent)
 	}
 	return "", ""
 }

@@ -36,7 +36,7 @@ func TestRunProgress(t *testing.T) {
 			t.Errorf("a control character was written: %q %q", r.err, r.out)
 		}
 		contains(t, r.out, "changed: 1 files, +1 -0 lines\n    + hello.txt\n", "tokens: 1200 of 200000\n")
-		shown := do(t, parley(t, nil, "runs", "show", string(onlyRun(t, home).RunID), "--home", home))
+		shown := do(t, parley(t, nil, "show", string(onlyRun(t, home).RunID), "--home", home))
 		contains(t, shown.out, "tokens: 1200 of 200000\n")
 	})
 }
@@ -76,7 +76,7 @@ func sayWhy(t *testing.T, mode, reason string, code int) {
 	if kept.State != hub.RunFailed || kept.Reason != reason {
 		t.Errorf("got %+v", kept)
 	}
-	shown := do(t, parley(t, nil, "runs", "show", string(kept.RunID), "--home", home))
+	shown := do(t, parley(t, nil, "show", string(kept.RunID), "--home", home))
 	contains(t, shown.out, why...)
 	contains(t, run("--json").out, why...)
 }

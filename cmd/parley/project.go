@@ -16,8 +16,8 @@ import (
 )
 
 func (a *app) projectCommand() *cobra.Command {
-	cmd := group("project", "Coordinate the work of several repositories",
-		a.projectCreateCommand(), a.projectListCommand(), a.projectShowCommand(), a.projectJoinCommand(), a.projectLeaveCommand(), a.projectSetCommand(), a.projectTokenCommand())
+	cmd := noun("project", "Coordinate the work of several repositories", a.projectListCommand(),
+		a.projectCreateCommand(), a.projectShowCommand(), a.projectJoinCommand(), a.projectLeaveCommand(), a.projectSetCommand(), a.projectTokenCommand())
 	cmd.Long = `A project is the joint work of several repositories. It holds the contracts that they
 agree on and the context that they share. Every participating hub has a full copy.`
 	return cmd

@@ -86,7 +86,7 @@ func (a *app) prove(ctx context.Context, p api.ProveParams, out string, yes bool
 	}
 	return a.print(got, func(w io.Writer) {
 		fmt.Fprintf(w, "wrote %s: %s %s, %s, as of row %d of the journal, %s\n", out, got.Noun, got.File.Of, strings.ReplaceAll(got.State, "_", " "), got.Rows, utc(got.AsOf))
-		fmt.Fprintf(w, "check it with: parley verify %s --key KEYFILE (parley audit key prints the key)\n", out)
+		fmt.Fprintf(w, "check it with: parley verify %s --key KEYFILE (parley hub key prints the key)\n", out)
 	})
 }
 
@@ -115,7 +115,7 @@ func writeLeaves(w io.Writer, got proof.Made) {
 	}
 }
 
-func (a *app) auditKeyCommand() *cobra.Command {
+func (a *app) hubKeyCommand() *cobra.Command {
 	var renew, yes bool
 	cmd := operation(a, &cobra.Command{
 		Use:   "key",
@@ -129,9 +129,9 @@ those of witnesses (parley peer add --witness) after a # with their name.
 after the key file was read by others, and after you restored a backup that is older than
 a checkpoint that others have. The first row of the new log names the last checkpoint of
 the old one. People who check files need the new key; older files stay as they are.`,
-		Example: `  parley audit key > hub.key
+		Example: `  parley hub key > hub.key
   parley verify l7.proof.json --key hub.key
-  parley audit key --new`,
+  parley hub key --new`,
 		Args: cobra.NoArgs,
 	}, api.ListProofKeys, new(api.None), func(w io.Writer, got api.ProofKeys) {
 		for _, k := range got.Keys {
@@ -170,7 +170,7 @@ the old one. People who check files need the new key; older files stay as they a
 // checkpointsFile is the file of a folder to which checkpoints are appended.
 const checkpointsFile = "parley-checkpoints"
 
-func (a *app) auditWitnessCommand() *cobra.Command {
+func (a *app) hubWitnessCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "witness DIR",
 		Short: "Append the newest checkpoint to a file in a folder",
@@ -179,7 +179,7 @@ folder, such as a repository that others can read. Nothing is committed: do that
 Before that, the hub must prove that its log goes on from the last checkpoint in the file.
 If it does not, both notes are printed, nothing is written, and the exit code is 1: the
 hub shows two histories, or was restored from an older backup.`,
-		Example: `  parley audit witness ~/notes && git -C ~/notes commit -am checkpoint`,
+		Example: `  parley hub witness ~/notes && git -C ~/notes commit -am checkpoint`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.witness(cmd.Context(), filepath.Join(args[0], checkpointsFile))
@@ -187,7 +187,7 @@ hub shows two histories, or was restored from an older backup.`,
 	}
 }
 
-// A witnessed is the result of parley audit witness.
+// A witnessed is the result of parley hub witness.
 type witnessed struct {
 	OK         bool     `json:"ok"`
 	File       string   `json:"file"`

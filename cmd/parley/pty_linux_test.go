@@ -181,11 +181,11 @@ func TestTerminal(t *testing.T) {
 		if code, screen := sit(t, parley(t, h.env(""), "agent", "list")).leaves(t); code != 0 {
 			t.Errorf("exit %d: %s", code, screen)
 		}
-		code, screen := sit(t, parley(t, h.env(""), "trace", "nothing")).leaves(t)
+		code, screen := sit(t, parley(t, h.env(""), "show", "nothing")).leaves(t)
 		if code != 4 || !strings.Contains(screen, "\x1b[31mparley:\x1b[0m") {
 			t.Errorf("exit %d: %q", code, screen)
 		}
-		_, screen = sit(t, parley(t, append(h.env(""), "NO_COLOR=1"), "trace", "nothing")).leaves(t)
+		_, screen = sit(t, parley(t, append(h.env(""), "NO_COLOR=1"), "show", "nothing")).leaves(t)
 		if strings.Contains(screen, "\x1b") {
 			t.Errorf("NO_COLOR is ignored: %q", screen)
 		}
@@ -194,7 +194,7 @@ func TestTerminal(t *testing.T) {
 		h := newHouse(t, "--unsafe-limits")
 		on := h.fill()
 		h.ok(h.stdin("planner", "\x1b[31mred\x1b[0m", "send", "builder", "-"), nil)
-		for _, args := range [][]string{{"log"}, {"team", "artifact", "get", on.Team, on.Artifact}} {
+		for _, args := range [][]string{{"log"}, {"team", "document", "get", on.Team, on.Artifact}} {
 			code, screen := sit(t, parley(t, h.env(""), args...)).leaves(t)
 			if code != 0 || !strings.Contains(screen, hostiletest.Marker) {
 				t.Errorf("parley %q: exit %d: %q", args, code, screen)
@@ -210,12 +210,12 @@ func TestTerminal(t *testing.T) {
 	})
 	t.Run("states have colours on a terminal, unless NO_COLOR is set, and columns stay aligned", func(t *testing.T) {
 		h := newHouse(t)
-		h.ok(h.as("planner", "handoff", "initiate", "--to", "builder", "--task", "T-1", "--title", "one", "--summary", "s", "--next", "n", "--criterion", "c"), nil)
+		h.ok(h.as("planner", "handoff", "new", "--to", "builder", "--task", "T-1", "--title", "one", "--summary", "s", "--next", "n", "--criterion", "c"), nil)
 		_, screen := sit(t, parley(t, h.env(""), "handoff", "list")).leaves(t)
 		contains(t, screen, "ID  STATE     STAGE  PROOF", "h1  \x1b[33mproposed\x1b[0m  -")
 		_, screen = sit(t, parley(t, append(h.env(""), "NO_COLOR=1"), "handoff", "list")).leaves(t)
 		contains(t, screen, "h1  proposed  -")
-		_, screen = sit(t, parley(t, h.env(""), "trace", "h1")).leaves(t)
+		_, screen = sit(t, parley(t, h.env(""), "show", "h1")).leaves(t)
 		contains(t, screen, "h1 \x1b[33mproposed\x1b[0m: \"one\" by builder for planner")
 	})
 	t.Run("text from the keyboard can be broken off", func(t *testing.T) {

@@ -17,7 +17,7 @@ func TestQueryFilters(t *testing.T) {
 	ids := func(who string, args ...string) []string {
 		t.Helper()
 		var got listShape
-		h.ok(h.as(who, append([]string{"query", "--json"}, args...)...), &got)
+		h.ok(h.as(who, append([]string{"log", "--whole", "--json"}, args...)...), &got)
 		var ids []string
 		for _, m := range got.Messages {
 			ids = append(ids, m.ID)
@@ -55,7 +55,7 @@ func TestQueryFilters(t *testing.T) {
 
 	var all []string
 	var page listShape
-	for args := []string{"query", "--json", "--limit", "2"}; ; args = []string{"query", "--json", "--limit", "2", "--cursor", *page.Next} {
+	for args := []string{"log", "--whole", "--json", "--limit", "2"}; ; args = []string{"log", "--whole", "--json", "--limit", "2", "--cursor", *page.Next} {
 		page = listShape{}
 		h.ok(h.as("planner", args...), &page)
 		for _, m := range page.Messages {
@@ -68,12 +68,12 @@ func TestQueryFilters(t *testing.T) {
 	if want := []string{other, blocked, push}; !slices.Equal(all, want) {
 		t.Errorf("pages gave %v, want %v", all, want)
 	}
-	contains(t, h.as("planner", "query", "--limit", "1").out, "more: add --cursor ")
+	contains(t, h.as("planner", "log", "--whole", "--limit", "1").out, "more: add --cursor ")
 
 	for _, bad := range [][]string{
 		{"--since", "yesterday"}, {"--until", "x"}, {"--status", "nice"}, {"--type", "gossip"}, {"--limit", "201"}, {"--limit", "-1"}, {"--cursor", "x"}, {"--agent", "A B"},
 	} {
-		if got := h.as("planner", append([]string{"query", "--json"}, bad...)...); got.code != 2 || got.out != "" {
+		if got := h.as("planner", append([]string{"log", "--whole", "--json"}, bad...)...); got.code != 2 || got.out != "" {
 			t.Errorf("query %v: exit %d, want 2: %s%s", bad, got.code, got.out, got.err)
 		}
 	}

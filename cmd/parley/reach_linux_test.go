@@ -56,7 +56,7 @@ func TestReach(t *testing.T) {
 			rows = append(rows, row)
 			var probe wake.ProbeReport
 			d.await("an idle session", d.idle)
-			d.ok(d.operator("probe", d.agent, "--json"), &probe)
+			d.ok(d.operator("agent", "test", d.agent, "--json"), &probe)
 			reports = append(reports, fmt.Sprintf("| %s | %s %s | %s | %s | %s | %.1f s |", probe.At.Format("2006-01-02 15:04Z"), known.Title, c.version(t), probe.Channel, probe.Mechanism, probe.State, probe.Seconds))
 		})
 	}

@@ -107,10 +107,10 @@ func (a *app) deployedCommand() *cobra.Command {
 	var p contract.Release
 	cmd := &cobra.Command{
 		Use: "deployed REPO --env ENV --commit COMMIT", Short: "Record that a commit runs in an environment",
-		Long: `Record that a commit of a repository runs in an environment. parley can-deploy compares
+		Long: `Record that a commit of a repository runs in an environment. parley contract can-deploy compares
 with it. The operator may, and a project token with the permission deploy; the environment
 must be declared with parley contract env add.`,
-		Example: `  parley deployed backend-api --env prod --commit HEAD`,
+		Example: `  parley contract deployed backend-api --env prod --commit HEAD`,
 		Args:    cobra.ExactArgs(1),
 	}
 	cmd.Flags().StringVar(&p.Env, "env", "", "environment, such as prod")
@@ -141,8 +141,8 @@ all required checks of the repository together. A breaking change of a provider 
 for its consumers, at the head of the branch that their work lands in. With --wait, missing
 tests are run where the hub has the repository. The exit code is 0 for yes, 1 for no and 2
 for a repository that the project does not have.`,
-		Example: `  parley can-merge --repo backend-api --commit HEAD
-  parley can-merge --repo backend-api --commit HEAD --wait 10m`,
+		Example: `  parley contract can-merge --repo backend-api --commit HEAD
+  parley contract can-merge --repo backend-api --commit HEAD --wait 10m`,
 		Args: cobra.NoArgs,
 	}
 	return a.readyCommand(cmd, coordination.CanMerge, &p)
@@ -153,11 +153,11 @@ func (a *app) canDeployCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "can-deploy --repo REPO --commit COMMIT --env ENV", Short: "Answer whether a commit may be deployed (for CI)",
 		Long: `Answer whether a commit of a repository may be deployed to an environment: whether the
-versions that it was tested against fit the commits that run there, as parley deployed
+versions that it was tested against fit the commits that run there, as parley contract deployed
 recorded them. While the other side of a contract does not run there, the answer is no
 unless --first is given (operator, or a token with the permission deploy or evidence). The
 exit code is 0 for yes, 1 for no and 2 for an environment that is not declared.`,
-		Example: `  parley can-deploy --repo frontend-app --commit HEAD --env prod`,
+		Example: `  parley contract can-deploy --repo frontend-app --commit HEAD --env prod`,
 		Args:    cobra.NoArgs,
 	}
 	cmd.Flags().StringVar(&p.Env, "env", "", "environment, such as prod")

@@ -59,7 +59,7 @@ func (a *app) exportCommand() *cobra.Command {
 		Long: `Write all the hub's data into a new folder: one JSONL file with the rows of every table
 at one moment, sealed by a hash, and the archives. Packages of restricted handoffs are
 left out unless --restricted is given. It also works while no hub is running.`,
-		Example: `  parley export --jsonl /var/backups/parley-export`,
+		Example: `  parley hub export --jsonl /var/backups/parley-export`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if p.Path == "" {
@@ -93,7 +93,7 @@ func (a *app) importCommand() *cobra.Command {
 		Use: "import DIR --into NEW_HOME", Short: "Create a hub's home from an export",
 		Long: `Create a hub's home from an export. The folder must not hold a hub yet; the home is
 created completely or not at all. The operator gets a new key when the hub starts there.`,
-		Example: `  parley import /var/backups/parley-export --into ~/.parley-2
+		Example: `  parley hub import /var/backups/parley-export --into ~/.parley-2
   parley serve --home ~/.parley-2`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -119,7 +119,7 @@ func (a *app) archiveCommand() *cobra.Command {
 		Long: `Move messages and journal entries older than 90 days from the database into a JSONL file
 in the hub's home. The hub does this automatically once a day. Handoffs, their history
 and the messages about them are never archived.`,
-		Example: `  parley archive --dry-run`,
+		Example: `  parley hub archive --dry-run`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p.KeepS = strictjson.Count(keep / time.Second)
@@ -153,7 +153,7 @@ func (a *app) backupCommand() *cobra.Command {
 		Long: `Copy the hub's home into a new folder: the database as it is at one moment, the records,
 artifacts and key files. The hub may be in use. The copy contains secrets. It is itself
 a home: to restore it, copy it back and start the hub there with --home.`,
-		Example: `  parley backup /var/backups/parley
+		Example: `  parley hub backup /var/backups/parley
   parley serve --home /var/backups/parley`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

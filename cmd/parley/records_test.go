@@ -20,21 +20,21 @@ func TestRecords(t *testing.T) {
 	h.ok(h.as("planner", handoffFlags("T-2", "--restricted", "--objective", "hush")...), &secret)
 
 	t.Run("R3-120 the journal can be read", func(t *testing.T) {
-		res := h.operator("audit", "--limit", "200")
+		res := h.operator("hub", "journal", "--limit", "200")
 		h.ok(res, nil)
 		contains(t, res.out, "hub.started", "agent.added", "message.sent", "message.read", "handoff.proposed", "handoff.activated")
-		res = h.operator("audit", "--actor", "builder", "--action", "handoff.accepted")
+		res = h.operator("hub", "journal", "--actor", "builder", "--action", "handoff.accepted")
 		if strings.Count(res.out, "\n") != 1 || !strings.Contains(res.out, task.ID) {
 			t.Errorf("got %s, want one entry", res.out)
 		}
 	})
 	t.Run("an agent reads what concerns it", func(t *testing.T) {
-		res := h.as("builder", "audit", "--limit", "200")
+		res := h.as("builder", "hub", "journal", "--limit", "200")
 		contains(t, res.out, "handoff.proposed", "message.sent")
 		if strings.Contains(res.out, "agent.added") {
 			t.Errorf("got %s, want nothing about other agents", res.out)
 		}
-		if res := h.as("mallory", "audit"); strings.Contains(res.out, "handoff") || strings.Contains(res.out, "message") {
+		if res := h.as("mallory", "hub", "journal"); strings.Contains(res.out, "handoff") || strings.Contains(res.out, "message") {
 			t.Errorf("a stranger got %s", res.out)
 		}
 	})
@@ -43,13 +43,13 @@ func TestRecords(t *testing.T) {
 			Entries []struct{ Seq int64 }
 			Next    int64
 		}
-		h.ok(h.operator("audit", "--after", "0", "--limit", "2", "--json"), &page)
+		h.ok(h.operator("hub", "journal", "--after", "0", "--limit", "2", "--json"), &page)
 		if len(page.Entries) != 2 || page.Entries[0].Seq != 1 || page.Next != 2 {
 			t.Errorf("got %+v, want the first two and what comes next", page)
 		}
 	})
 	t.Run("--follow shows what happens, as it happens", func(t *testing.T) {
-		p := spawn(t, parley(t, h.env(""), "audit", "--follow", "--action", "agent.paused", "--as-operator"))
+		p := spawn(t, parley(t, h.env(""), "hub", "journal", "--follow", "--action", "agent.paused", "--as-operator"))
 		h.ok(h.operator("agent", "pause", "mallory"), nil)
 		p.stdout.await(t, "agent.paused")
 		p.signal(t, os.Interrupt)
@@ -61,31 +61,31 @@ func TestRecords(t *testing.T) {
 			Handoffs int
 			Findings []any
 		}
-		h.ok(h.operator("audit", "verify", "--json"), &got)
+		h.ok(h.operator("hub", "verify", "--json"), &got)
 		if !got.OK || got.Handoffs != 2 || got.Messages < 4 || got.Findings == nil {
 			t.Errorf("got %+v, want all checked and nothing found", got)
 		}
-		if res := h.as("builder", "audit", "verify"); res.code != exitRefused {
+		if res := h.as("builder", "hub", "verify"); res.code != exitRefused {
 			t.Errorf("an agent: got exit code %d, want %d", res.code, exitRefused)
 		}
 	})
 	dir := filepath.Join(t.TempDir(), "export")
 	t.Run("R3-005 an export is refused where there is something, and to agents", func(t *testing.T) {
-		h.ok(h.operator("export", "--jsonl", dir), nil)
+		h.ok(h.operator("hub", "export", "--jsonl", dir), nil)
 		for _, tt := range []struct {
 			res  result
 			code int
 		}{
-			{h.operator("export", "--jsonl", dir), exitMissing},
-			{h.operator("export"), exitUsage},
-			{h.as("planner", "export", "--jsonl", dir+"2"), exitRefused},
-			{h.operator("import", dir, "--into", h.home), exitMissing},
-			{h.operator("import", t.TempDir(), "--into", dir+"3"), exitMissing},
-			{h.operator("import", dir), exitUsage},
-			{h.operator("archive", "--keep", "1h"), exitUsage},
-			{h.as("planner", "archive"), exitRefused},
-			{h.as("planner", "backup", dir+"4"), exitRefused},
-			{h.operator("backup", dir), exitMissing},
+			{h.operator("hub", "export", "--jsonl", dir), exitMissing},
+			{h.operator("hub", "export"), exitUsage},
+			{h.as("planner", "hub", "export", "--jsonl", dir+"2"), exitRefused},
+			{h.operator("hub", "import", dir, "--into", h.home), exitMissing},
+			{h.operator("hub", "import", t.TempDir(), "--into", dir+"3"), exitMissing},
+			{h.operator("hub", "import", dir), exitUsage},
+			{h.operator("hub", "archive", "--keep", "1h"), exitUsage},
+			{h.as("planner", "hub", "archive"), exitRefused},
+			{h.as("planner", "hub", "backup", dir+"4"), exitRefused},
+			{h.operator("hub", "backup", dir), exitMissing},
 		} {
 			if tt.res.code != tt.code {
 				t.Errorf("got exit code %d, want %d: %s", tt.res.code, tt.code, tt.res.err)
@@ -97,7 +97,7 @@ func TestRecords(t *testing.T) {
 		if err != nil || strings.Contains(string(raw), "hush") || !strings.Contains(string(raw), secret.Hash) {
 			t.Errorf("got %s (%v), want the hash alone", raw, err)
 		}
-		h.ok(h.operator("export", "--jsonl", dir+"-all", "--restricted"), nil)
+		h.ok(h.operator("hub", "export", "--jsonl", dir+"-all", "--restricted"), nil)
 		if raw, err = os.ReadFile(filepath.Join(dir+"-all", "snapshot.jsonl")); err != nil || !strings.Contains(string(raw), "hush") {
 			t.Errorf("got %s (%v), want the package", raw, err)
 		}
@@ -107,8 +107,8 @@ func TestRecords(t *testing.T) {
 		}
 	})
 	t.Run("R3-117 nothing is old enough to be archived", func(t *testing.T) {
-		contains(t, h.operator("archive", "--dry-run").out, "nothing is older than")
-		contains(t, h.operator("archive").out, "nothing is older than")
+		contains(t, h.operator("hub", "archive", "--dry-run").out, "nothing is older than")
+		contains(t, h.operator("hub", "archive").out, "nothing is older than")
 	})
 	backup := filepath.Join(t.TempDir(), "backup")
 	stored := filepath.Join(t.TempDir(), "plan.txt")
@@ -117,12 +117,12 @@ func TestRecords(t *testing.T) {
 	}
 	var put struct{ Artifact struct{ SHA256 string } }
 	h.ok(h.as("planner", "artifact", "put", stored, "--json"), &put)
-	h.ok(h.operator("backup", backup), nil)
+	h.ok(h.operator("hub", "backup", backup), nil)
 	h.stop()
 
 	verify := func(t *testing.T, home string, code int, texts ...string) {
 		t.Helper()
-		res := do(t, parley(t, nil, "audit", "verify", "--as-operator", "--home", home))
+		res := do(t, parley(t, nil, "hub", "verify", "--as-operator", "--home", home))
 		if res.code != code {
 			t.Errorf("got exit code %d, want %d: %s%s", res.code, code, res.out, res.err)
 		}
@@ -131,13 +131,13 @@ func TestRecords(t *testing.T) {
 	t.Run("the records can be checked while no hub is running", func(t *testing.T) { verify(t, h.home, 0, "ok the journal holds") })
 	t.Run("R3-005 what was exported is a hub again", func(t *testing.T) {
 		home := filepath.Join(t.TempDir(), "home")
-		h.ok(do(t, parley(t, nil, "import", dir+"-all", "--into", home)), nil)
+		h.ok(do(t, parley(t, nil, "hub", "import", dir+"-all", "--into", home)), nil)
 		verify(t, home, 0, "ok the journal holds", "2 handoffs")
 		other := &house{t: t, home: home, keys: h.keys}
 		other.start()
-		contains(t, other.as("planner", "query", "--text", "frozen").out, "schema is frozen")
+		contains(t, other.as("planner", "log", "--whole", "--text", "frozen").out, "schema is frozen")
 		contains(t, other.as("builder", "handoff", "list").out, "activated")
-		other.ok(other.operator("audit", "verify"), nil)
+		other.ok(other.operator("hub", "verify"), nil)
 		other.stop()
 	})
 	t.Run("a backup is a home", func(t *testing.T) {
@@ -153,8 +153,8 @@ func TestRecords(t *testing.T) {
 		verify(t, home, 0, "ok the journal holds")
 		other := &house{t: t, home: home, keys: h.keys}
 		other.start()
-		contains(t, other.as("planner", "query", "--text", "frozen").out, "schema is frozen")
-		other.ok(other.operator("audit", "verify"), nil)
+		contains(t, other.as("planner", "log", "--whole", "--text", "frozen").out, "schema is frozen")
+		other.ok(other.operator("hub", "verify"), nil)
 		contains(t, other.as("planner", "artifact", "get", put.Artifact.SHA256).out, "the plan")
 		other.stop()
 	})
@@ -168,7 +168,7 @@ func TestRecords(t *testing.T) {
 			t.Fatal(err)
 		}
 		home := filepath.Join(t.TempDir(), "home")
-		res := do(t, parley(t, nil, "import", dir, "--into", home))
+		res := do(t, parley(t, nil, "hub", "import", dir, "--into", home))
 		if res.code == 0 || !strings.Contains(res.err, "snapshot.jsonl") {
 			t.Errorf("got %d %s, want a refusal that names the file", res.code, res.err)
 		}

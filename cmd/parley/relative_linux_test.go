@@ -93,7 +93,7 @@ func TestRelativePaths(t *testing.T) {
 				secret, _, _ := strings.Cut(rest, `"`)
 				write(agent+".key", secret+"\n")
 			}
-			operator("root", "add", "app")
+			operator("hub", "folder", "add", "app")
 			operator("check", "add", "test", "--repo", "app", "--required", "--", "sh", "-c", "! grep -q bad app.txt")
 
 			made := above.ok(append(append(handoffFlags("change app.txt", "--worktree", "app"), "--key-file", "planner.key"), hub.flags...)...)

@@ -17,6 +17,12 @@ import (
 	"github.com/parley-agents/parley/internal/service/reservation"
 )
 
+func (a *app) filesCommand() *cobra.Command {
+	return noun("files", "See which agent changes which file; reserve, check, bring back", a.filesListCommand(),
+		a.reserveCommand(), a.releaseCommand(), a.reservationShowCommand(), a.guardCheckCommand(), a.filesGuardCommand(),
+		a.rescueListCommand(), a.rescueApplyCommand(), a.rescueDropCommand())
+}
+
 func (a *app) reserveCommand() *cobra.Command {
 	var p api.ReserveParams
 	cmd := &cobra.Command{
@@ -27,8 +33,8 @@ until you release them, your session ends or the time is over. An edit reserves 
 by itself; this command is for work ahead. A pattern is a path, a folder or a pathspec of
 git, relative to the working folder. If another agent has the same path or pattern, you are
 next. Overlaps with other files of agents are warnings: the first edit has the file.`,
-		Example: `  parley reserve 'src/auth/*.go' --for 2h --why "new login"
-  parley reserve docs --shared`,
+		Example: `  parley files reserve 'src/auth/*.go' --for 2h --why "new login"
+  parley files reserve docs --shared`,
 		Args: cobra.MinimumNArgs(1),
 	}
 	cmd.Flags().StringVar(&p.For, "for", "", "time after which the reservation ends (default and most 24h)")
@@ -76,8 +82,8 @@ func (a *app) releaseCommand() *cobra.Command {
 by the id of a reservation. Agents that wait for them are notified. The operator can
 release the files of any agent, and the coordinator of a team those of its members; the
 agent gets a message.`,
-		Example: `  parley release src/auth/login.go
-  parley release --id r12`,
+		Example: `  parley files release src/auth/login.go
+  parley files release --id r12`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if (len(args) == 0) == (p.ID == "") {
 				return usagef("give paths, or --id")
@@ -94,24 +100,22 @@ agent gets a message.`,
 	})
 }
 
-func (a *app) reservationsCommand() *cobra.Command {
+func (a *app) filesListCommand() *cobra.Command {
 	var p reservation.Filter
 	cmd := &cobra.Command{
-		Use:   "reservations",
+		Use:   "list",
 		Short: "List the files that agents change",
 		Long: `List the files that agents change, by working tree. A held file belongs to an agent that
 works on it; a waiting one is next for files that another agent holds; an orphan has changes
 that are not committed, and its agent is gone.`,
-		Example: `  parley reservations --tree .
-  parley reservations show src/auth/login.go`,
+		Example: `  parley files --tree .
+  parley files show src/auth/login.go`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().StringVar((*string)(&p.Agent), "agent", "", "only files of this agent")
 	cmd.Flags().StringVar((*string)(&p.State), "state", "", "only files in this state: held, waiting or orphan")
 	cmd.Flags().StringVar((*string)(&p.Cursor), "cursor", "", "continue after a page of the list")
-	operation(a, cmd, api.ListFiles, &p, writeReservations, treeFlag(cmd, &p.Tree, ""))
-	cmd.AddCommand(a.reservationShowCommand())
-	return cmd
+	return operation(a, cmd, api.ListFiles, &p, writeReservations, treeFlag(cmd, &p.Tree, ""))
 }
 
 // writeReservations writes the reservations of each working tree as a table.
@@ -211,7 +215,7 @@ the difference is printed as the hub kept it, also after another agent changed t
 // showReservations prints the reservations of a file, with the difference that one left.
 func (a *app) showReservations(ctx context.Context, c *rpc.Client, path string, got reservation.Listing) error {
 	if len(got.Reservations) == 0 {
-		return hub.Errorf(hub.CodeNotFound, "parley", "no agent has reserved %s", path).WithHint("parley reservations lists the files that agents change")
+		return hub.Errorf(hub.CodeNotFound, "parley", "no agent has reserved %s", path).WithHint("parley files lists the files that agents change")
 	}
 	out := reservationDetail{Listing: got}
 	for _, r := range got.Reservations {

@@ -14,8 +14,8 @@ import (
 	"github.com/parley-agents/parley/internal/operation/rpc"
 )
 
-func (a *app) rootCommand() *cobra.Command {
-	cmd := group("root", "Manage the folders where the hub checks handoffs", a.rootAddCommand(), a.rootListCommand(), a.rootRemoveCommand())
+func (a *app) hubFolderCommand() *cobra.Command {
+	cmd := noun("folder", "Manage the folders where the hub checks handoffs", a.rootListCommand(), a.rootAddCommand(), a.rootRemoveCommand())
 	cmd.Long = `Manage roots, the folders where the hub checks handoffs. The hub reads files and
 repositories below a root to compare them with the claims of a handoff, and reads
 nothing elsewhere. A change takes effect at once, without a restart.`
@@ -29,7 +29,7 @@ func (a *app) rootAddCommand() *cobra.Command {
 		Long: `Let the hub read a folder to check handoffs. On a terminal you are asked to confirm;
 scripts pass --as-operator. A folder that contains your home or the hub's home is
 refused, and so is a path through a symbolic link.`,
-		Example: `  parley root add .`,
+		Example: `  parley hub folder add .`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := filepath.Abs(args[0])
@@ -91,7 +91,7 @@ func (a *app) offerRoot(ctx context.Context, c *rpc.Client, dir string) error {
 		}
 	}
 
-	fmt.Fprintf(a.err, "%s handoffs in %s are unproven until the operator runs \"parley root add %s\"\n", a.paint(a.err, "33", "note:"), dir, dir)
+	fmt.Fprintf(a.err, "%s handoffs in %s are unproven until the operator runs \"parley hub folder add %s\"\n", a.paint(a.err, "33", "note:"), dir, dir)
 	return nil
 }
 

@@ -11,7 +11,7 @@ import (
 func (h *house) roots() string {
 	h.t.Helper()
 	var got api.RootList
-	h.ok(h.operator("root", "list", "--json"), &got)
+	h.ok(h.operator("hub", "folder", "--json"), &got)
 	var paths []string
 	for _, r := range got.Roots {
 		paths = append(paths, r.Path)
@@ -28,7 +28,7 @@ func TestRootNeedsAYes(t *testing.T) {
 			if h.roots() != "" {
 				t.Fatalf("%s is a root before a yes", h.roots())
 			}
-			s := sit(t, parley(t, h.env(""), "root", "add", dir))
+			s := sit(t, parley(t, h.env(""), "hub", "folder", "add", dir))
 			s.types(t, "[y/N] ", answer)
 			if code, screen := s.leaves(t); code != 0 {
 				t.Errorf("answered with %q: exit %d\n%s", answer, code, screen)
@@ -37,14 +37,14 @@ func TestRootNeedsAYes(t *testing.T) {
 		if h.roots() != dir {
 			t.Errorf("roots: got %q, want %s", h.roots(), dir)
 		}
-		h.ok(h.operator("root", "remove", dir), nil)
+		h.ok(h.operator("hub", "folder", "remove", dir), nil)
 	})
 	t.Run("a run at a terminal offers its folder, and goes on without a yes", func(t *testing.T) {
 		args := append([]string{"run", "--task", "say hello", "--name", "worker", "--repo", dir, "--policy", "write", "--"}, worker(t, "idle")...)
 		s := sit(t, parley(t, h.env(""), args...))
 		s.types(t, "[y/N] ", "n\n")
 		code, screen := s.leaves(t)
-		contains(t, screen, "May the hub read the files in "+dir, "handoffs in "+dir+" are unproven", "parley root add "+dir)
+		contains(t, screen, "May the hub read the files in "+dir, "handoffs in "+dir+" are unproven", "parley hub folder add "+dir)
 		if code != exitDone || h.roots() != "" {
 			t.Errorf("exit %d, roots %q\n%s", code, h.roots(), screen)
 		}
@@ -56,11 +56,11 @@ func TestRootNeedsAYes(t *testing.T) {
 		if code, screen := sit(t, parley(t, h.env(""), args...)).leaves(t); code != exitDone || strings.Contains(screen, "[y/N]") {
 			t.Errorf("a folder under a root is offered: exit %d\n%s", code, screen)
 		}
-		h.ok(h.operator("root", "remove", dir), nil)
+		h.ok(h.operator("hub", "folder", "remove", dir), nil)
 	})
 	t.Run("without a terminal a run says which command adds it", func(t *testing.T) {
 		r := h.runAs("idle", dir)
-		contains(t, r.err, "handoffs in "+dir+" are unproven until the operator runs \"parley root add "+dir+"\"")
+		contains(t, r.err, "handoffs in "+dir+" are unproven until the operator runs \"parley hub folder add "+dir+"\"")
 		if r.code != exitDone || h.roots() != "" {
 			t.Errorf("exit %d, roots %q", r.code, h.roots())
 		}
@@ -70,7 +70,7 @@ func TestRootNeedsAYes(t *testing.T) {
 			cmd := parley(t, append(h.env(""), "HOME="+t.TempDir()), "connect", "claude", "--agent", "planner", "--force", "--scope", scope, "--as-operator")
 			cmd.Dir = dir
 			r := do(t, cmd)
-			if r.code != exitDone || strings.Contains(r.err, "parley root add "+dir) != want {
+			if r.code != exitDone || strings.Contains(r.err, "parley hub folder add "+dir) != want {
 				t.Errorf("--scope %s: exit %d\n%s", scope, r.code, r.err)
 			}
 		}

@@ -35,6 +35,10 @@ type runFlags struct {
 const defaultDone = "answer with a report: STATUS, FILES_CREATED, FILES_MODIFIED, TESTS, BUILD, ERROR, LEARNED"
 
 func (a *app) runCommand() *cobra.Command {
+	return nounVerb(a.runTaskCommand(), a.runListCommand(), a.runReplayCommand())
+}
+
+func (a *app) runTaskCommand() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
 		Use:   "run [flags] AGENT TASK | --task TASK [flags] -- COMMAND [ARGUMENT...]",

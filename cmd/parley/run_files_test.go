@@ -12,8 +12,8 @@ func TestRunOfAReservedFile(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	dir := newRepository(t)
-	h.ok(h.operator("root", "add", dir), nil)
-	h.ok(h.as("planner", "reserve", "hello.txt", "--tree", dir), nil)
+	h.ok(h.operator("hub", "folder", "add", dir), nil)
+	h.ok(h.as("planner", "files", "reserve", "hello.txt", "--tree", dir), nil)
 
 	r := h.runAs("careful", dir, "--policy", "write")
 	got := outcome(t, r)
@@ -27,7 +27,7 @@ func TestRunOfAReservedFile(t *testing.T) {
 		t.Error("the file was written")
 	}
 
-	h.ok(h.as("planner", "release", "hello.txt", "--tree", dir), nil)
+	h.ok(h.as("planner", "files", "release", "hello.txt", "--tree", dir), nil)
 	if r := h.runAs("careful", dir, "--policy", "write"); r.code != exitDone {
 		t.Errorf("after the release: exit %d\n%s", r.code, r.err)
 	}

@@ -196,7 +196,7 @@ func TestRunOfAnAgentIsClaimed(t *testing.T) {
 		ID hub.HandoffID `json:"handoff_id"`
 	}
 	pkg := `{"task":{"task_id":"T-1","title":"Hello","objective":"say it","success_criteria":["it is said"]},"context":{"summary":"new"},"work_state":{"next_step":"write it"}}`
-	h.ok(h.stdin("planner", pkg, "handoff", "initiate", "--to", "builder", "--package", "-", "--reason", "busy", "--json"), &made)
+	h.ok(h.stdin("planner", pkg, "handoff", "new", "--to", "builder", "--package", "-", "--reason", "busy", "--json"), &made)
 	r := do(t, parley(t, h.env("builder"), runArgs(t, "polite", newRepository(t), "--json", "--name", "builder", "--handoff", string(made.ID))...))
 	got := outcome(t, r)
 	if got.Verdict != hub.RunClaimed || got.ClaimedVerdict != hub.RunConfirmed || got.VerdictBy != "builder" || got.VerdictNote != "says builder, not checked" {
@@ -207,20 +207,20 @@ func TestRunOfAnAgentIsClaimed(t *testing.T) {
 	}
 	const words = "claimed (says builder, not checked)"
 	texts := map[string]string{
-		"handoff show": h.as("planner", "handoff", "show", string(made.ID)).out,
-		"runs list":    h.operator("runs", "list").out,
-		"runs show":    h.operator("runs", "show", string(got.RunID)).out,
+		"handoff show": h.as("planner", "show", string(made.ID)).out,
+		"runs list":    h.operator("run", "list").out,
+		"runs show":    h.operator("show", string(got.RunID)).out,
 	}
 	if err := os.RemoveAll(filepath.Join(h.home, "runs", string(got.RunID))); err != nil {
 		t.Fatal(err)
 	}
-	texts["runs show, from the hub"] = h.operator("runs", "show", string(got.RunID)).out
+	texts["runs show, from the hub"] = h.operator("show", string(got.RunID)).out
 	for name, text := range texts {
 		if !strings.Contains(text, words) || strings.Contains(text, "confirmed") {
 			t.Errorf("%s does not say whose word it is:\n%s", name, text)
 		}
 	}
-	contains(t, h.operator("trace", string(got.RunID)).out, "done, "+words)
+	contains(t, h.operator("show", string(got.RunID)).out, "done, "+words)
 
 	checked := outcome(t, h.runAs("polite", newRepository(t)))
 	if checked.Verdict != hub.RunConfirmed || checked.VerdictBy != hub.Operator || checked.VerdictNote != "" {
@@ -241,6 +241,6 @@ func TestOldRunsAreMarked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	contains(t, do(t, parley(t, nil, "runs", "list", "--home", home)).out, "confirmed (by the rules of then)")
-	contains(t, do(t, parley(t, nil, "runs", "show", string(got.RunID), "--json", "--home", home)).out, `"verdict_note":"by the rules of then"`)
+	contains(t, do(t, parley(t, nil, "run", "list", "--home", home)).out, "confirmed (by the rules of then)")
+	contains(t, do(t, parley(t, nil, "show", string(got.RunID), "--json", "--home", home)).out, `"verdict_note":"by the rules of then"`)
 }

@@ -35,7 +35,7 @@ func pids(t *testing.T, p *job) (agent, child int) {
 func onlyRun(t *testing.T, home string) ran {
 	t.Helper()
 	var got struct{ Runs []ran }
-	(&house{t: t}).ok(do(t, parley(t, nil, "runs", "list", "--json", "--home", home)), &got)
+	(&house{t: t}).ok(do(t, parley(t, nil, "run", "list", "--json", "--home", home)), &got)
 	if len(got.Runs) != 1 {
 		t.Fatalf("got %+v, want one run", got.Runs)
 	}
@@ -96,9 +96,9 @@ func TestRunKilled(t *testing.T) {
 	contains(t, string(frames), "TASK:say hello", fmt.Sprintf("working %d", agent))
 
 	h := &house{t: t, home: home, keys: map[string]string{}}
-	contains(t, h.operator("trace", string(got.RunID)).out, "interrupted, unverified", " running", " interrupted")
+	contains(t, h.operator("show", string(got.RunID)).out, "interrupted, unverified", " running", " interrupted")
 	var audit struct{ Findings []any }
-	h.ok(h.operator("audit", "verify", "--json"), &audit)
+	h.ok(h.operator("hub", "verify", "--json"), &audit)
 	if len(audit.Findings) != 0 {
 		t.Errorf("verify: %v", audit.Findings)
 	}
@@ -148,6 +148,6 @@ func TestRunEndsItsProcesses(t *testing.T) {
 		if got := outcome(t, r); got.Verdict != hub.RunConfirmed || !got.Told {
 			t.Errorf("the hub that the run started has ended: %+v\n%s", got, r.err)
 		}
-		contains(t, do(t, parley(t, env, "runs", "list", "--home", home)).out, "confirmed")
+		contains(t, do(t, parley(t, env, "run", "list", "--home", home)).out, "confirmed")
 	})
 }

@@ -80,7 +80,7 @@ func TestRunPeers(t *testing.T) {
 			if len(inbox.Messages) != 1 || inbox.Messages[0].From != "worker" {
 				t.Errorf("planner got %+v, want one message from worker", inbox.Messages)
 			}
-			contains(t, h.operator("trace", string(got.RunID)).out, "done, confirmed")
+			contains(t, h.operator("show", string(got.RunID)).out, "done, confirmed")
 			if strings.Contains(r.out, "cacp_sk_live_") {
 				t.Error("a key is in the output")
 			}

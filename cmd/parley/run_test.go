@@ -227,14 +227,14 @@ func TestRunOnAHub(t *testing.T) {
 				}
 			}
 		}
-		h.ok(h.operator("trace", string(got.Message), "--json"), &trace)
+		h.ok(h.operator("show", string(got.Message), "--json"), &trace)
 		m := trace.Message
 		if m.Type != "status.complete" || m.From != "hub" || m.Payload.Agent != "worker" || m.ThreadID != got.ThreadID || m.Payload.RunID != got.RunID || m.Payload.Verdict != hub.RunConfirmed {
 			t.Errorf("got %+v", m)
 		}
 	})
 	t.Run("trace shows the run", func(t *testing.T) {
-		text := h.operator("trace", string(got.RunID))
+		text := h.operator("show", string(got.RunID))
 		contains(t, text.out, "done, confirmed: \"say hello\" by worker for operator\n", "  operator starting", "  operator running", "  operator checking", "  operator done", string(got.Message))
 	})
 	t.Run("neither the records nor the output hold the key", func(t *testing.T) {
@@ -277,7 +277,7 @@ func TestRunOnAHub(t *testing.T) {
 		if err := os.RemoveAll(filepath.Join(h.home, "runs", string(wordy.RunID))); err != nil {
 			t.Fatal(err)
 		}
-		contains(t, h.operator("runs", "show", string(wordy.RunID)).out, "contradicted", "file_missing")
+		contains(t, h.operator("show", string(wordy.RunID)).out, "contradicted", "file_missing")
 	})
 	t.Run("a decision waits for a human", func(t *testing.T) {
 		asked := outcome(t, h.runAs("undecided", newRepository(t)))
@@ -298,7 +298,7 @@ func TestRunOnAHub(t *testing.T) {
 		refused(t, r, exitRefused, "unauthenticated")
 	})
 	var audit struct{ Findings []any }
-	h.ok(h.operator("audit", "verify", "--json"), &audit)
+	h.ok(h.operator("hub", "verify", "--json"), &audit)
 	if len(audit.Findings) != 0 {
 		t.Errorf("verify: %v", audit.Findings)
 	}
@@ -330,7 +330,7 @@ func TestRunStartsAHub(t *testing.T) {
 	h := &house{t: t, home: home, keys: map[string]string{}}
 	t.Run("it goes on after the run, logs into the home and is stopped as the run says", func(t *testing.T) {
 		contains(t, said, "started a hub: listening on http://127.0.0.1:", filepath.Join(home, logName), "stop it with: ", home+" stop")
-		contains(t, h.operator("trace", string(got.RunID)).out, "  operator done")
+		contains(t, h.operator("show", string(got.RunID)).out, "  operator done")
 		if _, err := os.Stat(filepath.Join(home, logName)); err != nil {
 			t.Error(err)
 		}
@@ -383,7 +383,7 @@ func TestRuns(t *testing.T) {
 	list := func(env []string) (found []hub.RunID) {
 		t.Helper()
 		var got struct{ Runs []ran }
-		(&house{t: t}).ok(do(t, parley(t, env, "runs", "list", "--json", "--home", home)), &got)
+		(&house{t: t}).ok(do(t, parley(t, env, "run", "list", "--json", "--home", home)), &got)
 		for _, r := range got.Runs {
 			found = append(found, r.RunID)
 		}
@@ -392,16 +392,16 @@ func TestRuns(t *testing.T) {
 	if got := list(nil); len(got) != 3 || got[0] != ids[2] || got[2] != ids[0] {
 		t.Errorf("got %v, want %v with the newest first", got, ids)
 	}
-	text := do(t, parley(t, nil, "runs", "show", string(ids[0]), "--home", home))
+	text := do(t, parley(t, nil, "show", string(ids[0]), "--home", home))
 	contains(t, text.out, "say hello, by worker", "confirmed", "STATUS:no_changes", "changed: 0 files")
-	replay := do(t, parley(t, nil, "runs", "replay", string(ids[0]), "--home", home))
+	replay := do(t, parley(t, nil, "run", "replay", string(ids[0]), "--home", home))
 	if replay.code != exitDone || replay.out != "STATUS:no_changes\n" {
 		t.Errorf("exit %d, got %q", replay.code, replay.out)
 	}
-	frames := do(t, parley(t, nil, "runs", "replay", string(ids[0]), "--home", home, "--json"))
+	frames := do(t, parley(t, nil, "run", "replay", string(ids[0]), "--home", home, "--json"))
 	contains(t, frames.out, `"method":"initialize"`, `"method":"session/prompt"`, "TASK:say hello")
-	refused(t, do(t, parley(t, nil, "runs", "show", string(hub.NewIDs(now).Next()), "--home", home, "--json")), exitMissing, "not_found")
-	refused(t, do(t, parley(t, nil, "runs", "show", "../../etc", "--home", home, "--json")), exitUsage, "schema_invalid")
+	refused(t, do(t, parley(t, nil, "show", string(hub.NewIDs(now).Next()), "--home", home, "--json")), exitMissing, "not_found")
+	refused(t, do(t, parley(t, nil, "show", "../../etc", "--home", home, "--json")), exitUsage, "schema_invalid")
 
 	t.Run("a copy of a run under another name is no run", func(t *testing.T) {
 		runs := filepath.Join(home, "runs")
@@ -412,7 +412,7 @@ func TestRuns(t *testing.T) {
 		if got := list(nil); len(got) != 3 {
 			t.Errorf("got %v, want %v", got, ids)
 		}
-		contains(t, do(t, parley(t, nil, "runs", "show", other, "--home", home)).err, "it is the record of run", string(ids[0]))
+		contains(t, do(t, parley(t, nil, "show", other, "--home", home)).err, "it is the record of run", string(ids[0]))
 		if err := os.RemoveAll(filepath.Join(runs, other)); err != nil {
 			t.Fatal(err)
 		}
@@ -582,7 +582,7 @@ func TestAgentsDetect(t *testing.T) {
 			ACP                 []string
 		}
 	}
-	(&house{t: t}).ok(do(t, parley(t, []string{"PATH=" + bin + ":/usr/bin:/bin"}, "agents", "detect", "--json")), &got)
+	(&house{t: t}).ok(do(t, parley(t, []string{"PATH=" + bin + ":/usr/bin:/bin"}, "agent", "clis", "--json")), &got)
 	known := 0
 	for _, a := range got.Agents {
 		known++
@@ -593,7 +593,7 @@ func TestAgentsDetect(t *testing.T) {
 	if known < 5 {
 		t.Errorf("only %d agents are known", known)
 	}
-	contains(t, do(t, parley(t, []string{"PATH=" + bin + ":/usr/bin:/bin"}, "agents", "detect")).out, "installed 9.8.7", "not installed")
+	contains(t, do(t, parley(t, []string{"PATH=" + bin + ":/usr/bin:/bin"}, "agent", "clis")).out, "installed 9.8.7", "not installed")
 }
 
 func TestRunForAHandoff(t *testing.T) {
@@ -606,7 +606,7 @@ func TestRunForAHandoff(t *testing.T) {
 		ShortID  string        `json:"short_id"`
 		ThreadID string        `json:"thread_id"`
 	}
-	h.ok(h.stdin("planner", pkg, "handoff", "initiate", "--to", "worker", "--package", "-", "--reason", "busy", "--json"), &made)
+	h.ok(h.stdin("planner", pkg, "handoff", "new", "--to", "worker", "--package", "-", "--reason", "busy", "--json"), &made)
 	got := outcome(t, h.runAs("polite", newRepository(t), "--handoff", made.ShortID))
 	if got.Verdict != hub.RunConfirmed || got.ThreadID != made.ThreadID {
 		t.Errorf("got %s on thread %s, want confirmed on %s", got.Verdict, got.ThreadID, made.ThreadID)
@@ -614,7 +614,7 @@ func TestRunForAHandoff(t *testing.T) {
 	var shown struct {
 		Runs []ran `json:"runs"`
 	}
-	h.ok(h.as("planner", "handoff", "show", string(made.ID), "--json"), &shown)
+	h.ok(h.as("planner", "show", string(made.ID), "--json"), &shown)
 	if len(shown.Runs) != 1 || shown.Runs[0].RunID != got.RunID || shown.Runs[0].Verdict != hub.RunConfirmed || len(shown.Runs[0].Evidence.Diff.Created) != 1 {
 		t.Errorf("got %+v, want the run with its evidence", shown.Runs)
 	}
@@ -645,9 +645,9 @@ func TestRunWhenTheHubGoesAway(t *testing.T) {
 	p.stdout.await(t, "report the end of the run to the hub")
 	h.start()
 	var list struct{ Runs []ran }
-	h.ok(h.operator("runs", "list", "--json"), &list)
+	h.ok(h.operator("run", "list", "--json"), &list)
 	if len(list.Runs) != 1 || list.Runs[0].State != hub.RunDone || !list.Runs[0].Told {
 		t.Fatalf("got %+v, want one run of which the hub has heard", list.Runs)
 	}
-	contains(t, h.operator("trace", string(list.Runs[0].RunID)).out, "done, confirmed")
+	contains(t, h.operator("show", string(list.Runs[0].RunID)).out, "done, confirmed")
 }

@@ -18,10 +18,6 @@ import (
 	"github.com/parley-agents/parley/protocol/acp"
 )
 
-func (a *app) runsCommand() *cobra.Command {
-	return group("runs", "Show agent runs", a.runsListCommand(), a.runsShowCommand(), a.runsReplayCommand())
-}
-
 // runFiles returns the files of runs, after it recovered those of killed runs and
 // told the hub of their ends.
 func (a *app) runFiles(ctx context.Context) (*run.Files, error) {
@@ -66,7 +62,7 @@ func (a *app) runRecord(ctx context.Context, id string) (*run.Files, run.Record,
 	return files, r, err
 }
 
-func (a *app) runsListCommand() *cobra.Command {
+func (a *app) runListCommand() *cobra.Command {
 	var agent string
 	limit := strictjson.Count(50)
 	cmd := &cobra.Command{
@@ -112,30 +108,7 @@ reports and evidence are left out.`,
 	return cmd
 }
 
-func (a *app) runsShowCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "show RUN",
-		Short: "Show a run's claim, evidence and verdict",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			files, r, err := a.runRecord(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			return a.print(runResult{Record: r, Frames: files.Frames(r.ID)}, func(w io.Writer) {
-				fmt.Fprintf(w, "%s, by %s in %s\n", r.Task, r.Agent, r.Dir)
-				fmt.Fprintf(w, "from %s", when(r.StartedAt))
-				if !r.EndedAt.IsZero() {
-					fmt.Fprintf(w, " to %s", when(r.EndedAt))
-				}
-				fmt.Fprintln(w)
-				a.writeRun(w, r)
-			})
-		},
-	}
-}
-
-func (a *app) runsReplayCommand() *cobra.Command {
+func (a *app) runReplayCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "replay RUN",
 		Short: "Replay the recording of a run",

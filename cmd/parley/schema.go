@@ -84,5 +84,5 @@ another schema. The exit code is 1 if it is not.`,
 
 	check.Flags().StringVar(&name, "schema", "envelope", `name of the schema; "parley schema list" lists them`)
 	choices(check, "schema", schema.Names()...)
-	return group("schema", "Print JSON Schemas, or check a document", print, list, check)
+	return noun("schema", "Print JSON Schemas, or check a document", list, print, check)
 }

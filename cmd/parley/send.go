@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/operation/api"
@@ -28,7 +29,26 @@ type messageFlags struct {
 	expires                       preparation
 }
 
+// register adds the flags of every message to a command. Its help names them in one line;
+// "parley help message" prints them.
 func (m *messageFlags) register(cmd *cobra.Command) {
+	m.add(cmd)
+	for _, name := range messageFlagNames() {
+		cmd.Flags().Lookup(name).Hidden = true
+	}
+	cmd.Long += "\n\nThe flags of every message, such as --priority, --thread and --attach: parley help message"
+}
+
+// messageFlagNames returns the names of the flags of every message.
+func messageFlagNames() (out []string) {
+	cmd := new(cobra.Command)
+	new(messageFlags).add(cmd)
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { out = append(out, f.Name) })
+	return out
+}
+
+// add adds the flags of every message to a command.
+func (m *messageFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&m.payload, "payload", "", "payload instead of a text: '{...}', @FILE, or - for standard input")
 	f.StringVar((*string)(&m.Priority), "priority", "", "priority: low, normal, high or critical")
@@ -123,49 +143,110 @@ func (m *messageFlags) compose(cmd *cobra.Command, a *app, args []string) (c *rp
 func (a *app) sendCommand() *cobra.Command {
 	var m messageFlags
 	var to []string
+	var again api.RetryParams
+	all, dry := false, false
 	cmd := &cobra.Command{
 		Use:   "send [TO[,TO...]] [TEXT]",
-		Short: "Send a message",
+		Short: "Send a message (--all: to every agent)",
 		Long: `Send a message to agents. Its visibility says who reads it:
   private      the sender, the recipients, the operator and auditors
   team         the same, and the members of the team
   human-audit  as private; the operator also gets a copy
-Auditors do not read texts with --sensitivity high.`,
+Auditors do not read texts with --sensitivity high.
+
+To send to every agent you must be a coordinator, or use priority high or critical, and
+can do it five times an hour. --again resends a failed or expired message to the
+recipients that missed it: once, by its sender or the operator.`,
 		Example: `  parley send builder "schema is frozen"
   parley send --to builder,tester --type knowledge.push --payload '{"topic":"db","summary":"avatar is nullable","confidence":"high"}'
-  parley send '*' "deploying now" --priority high
+  parley send --all "deploying now" --priority high
+  parley send --again m17 --expires 2h
   parley send @backend "the schema is frozen"
   parley send builder "stop the deploy" --ack-by 30m
   git diff --stat | parley send reviewer -`,
 		Args: cobra.MaximumNArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			// The first argument names the recipients, unless --to does.
-			if len(to) == 0 && len(args) > 0 {
-				to, args = list(args[0]), args[1:]
-			}
-			if len(args) > 1 {
-				return usagef("recipients are given both with --to and as the first argument")
-			}
-			if to = list(strings.Join(to, ",")); len(to) == 0 {
-				return usagef("a recipient is required").WithHint("for example: parley send builder,tester TEXT, or '*' for everyone")
-			}
-
-			c, err := m.compose(cmd, a, args)
-			if err != nil {
-				return err
-			}
-			for _, id := range to {
-				m.To = append(m.To, hub.AgentID(id))
-			}
-			return a.receipt(retry(cmd.Context(), c, api.Send, m.SendParams))
-		},
 	}
 
-	cmd.Flags().StringSliceVar(&to, "to", nil, "recipients: names, team:NAME, @ABILITY for all agents with that ability, or '*' for everyone")
-	cmd.Flags().StringVar((*string)(&m.Type), "type", "", "message type (default status.update for plain text)")
-	cmd.Flags().StringVar((*string)(&m.ReplyTo), "reply-to", "", "message to answer")
+	f := cmd.Flags()
+	f.StringSliceVar(&to, "to", nil, "recipients: names, team:NAME, @ABILITY for all agents with that ability, or '*' for everyone")
+	f.StringVar((*string)(&m.Type), "type", "", "message type (default status.update for plain text)")
+	f.StringVar((*string)(&m.ReplyTo), "reply-to", "", "message to answer")
+	f.BoolVar(&all, "all", false, "send to every agent on the hub")
+	f.BoolVar(&dry, "dry-run", false, "with --all: report the recipients and whether you may, without sending")
+	f.StringVar((*string)(&again.ID), "again", "", "resend this failed or expired message to the recipients that missed it")
+	cmd.MarkFlagsMutuallyExclusive("all", "to", "again")
 	m.register(cmd)
+
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case again.ID != "":
+			return a.sendAgain(cmd.Context(), m, again, args)
+		case all:
+			return a.sendToAll(cmd, m, args, dry)
+		}
+
+		// The first argument names the recipients, unless --to does.
+		if len(to) == 0 && len(args) > 0 {
+			to, args = list(args[0]), args[1:]
+		}
+		if len(args) > 1 {
+			return usagef("recipients are given both with --to and as the first argument")
+		}
+		if to = list(strings.Join(to, ",")); len(to) == 0 {
+			return usagef("a recipient is required").WithHint("for example: parley send builder,tester TEXT, or parley send --all TEXT")
+		}
+
+		c, err := m.compose(cmd, a, args)
+		if err != nil {
+			return err
+		}
+		for _, id := range to {
+			m.To = append(m.To, hub.AgentID(id))
+		}
+		return a.receipt(retry(cmd.Context(), c, api.Send, m.SendParams))
+	}
 	return cmd
+}
+
+// sendAgain resends a failed or expired message.
+func (a *app) sendAgain(ctx context.Context, m messageFlags, p api.RetryParams, args []string) error {
+	if len(args) > 0 {
+		return usagef("--again resends the message %s as it is; leave out %q", p.ID, args[0])
+	}
+	if err := m.expires(ctx, nil); err != nil {
+		return err
+	}
+	p.ExpiresAt = m.ExpiresAt
+	return a.receipt(call(ctx, a, api.Retry, p))
+}
+
+// sendToAll sends a message to every agent on the hub, or reports whether the caller may.
+func (a *app) sendToAll(cmd *cobra.Command, m messageFlags, args []string, dry bool) error {
+	if len(args) > 1 {
+		return usagef("--all has no other recipients; leave out %q", args[0])
+	}
+	c, err := m.compose(cmd, a, args)
+	if err != nil {
+		return err
+	}
+	got, err := retry(cmd.Context(), c, api.Broadcast, api.BroadcastParams{DryRun: dry, SendParams: m.SendParams})
+	switch {
+	case err != nil:
+		return err
+	case got.Trial == nil:
+		return a.receipt(*got.Receipt, nil)
+	}
+	return a.print(got, func(w io.Writer) { writeTrial(w, *got.Trial) })
+}
+
+// writeTrial writes whether a message to all agents may be sent.
+func writeTrial(w io.Writer, t mailroom.Trial) {
+	if t.Allowed {
+		fmt.Fprintln(w, "allowed")
+	} else {
+		fmt.Fprintf(w, "not allowed: %s\n", t.Reason)
+	}
+	fmt.Fprintf(w, "  recipients: %s\n  remaining this hour: %d\n  resets at: %s\n", joined(t.Recipients), t.Remaining, when(t.ResetsAt))
 }
 
 // text returns the plain text of a message; a dash means standard input. There

@@ -78,16 +78,16 @@ func TestServe(t *testing.T) {
 			}
 		}
 		contains(t, h.as("builder", "send", "planner", "in words").err, "note: ", "--unsafe-limits")
-		h.ok(h.as("planner", "respond", receipt.ID, "enough", "--json"), &receipt)
+		h.ok(h.as("planner", "reply", receipt.ID, "enough", "--json"), &receipt)
 		contains(t, strings.Join(receipt.Warnings, "\n"), "--unsafe-limits")
 		h.ok(h.as("builder", "status", "update", "fine", "--json"), &receipt)
 		contains(t, strings.Join(receipt.Warnings, "\n"), "--unsafe-limits")
 	})
 	t.Run("a hub without limits says so to readers too", func(t *testing.T) {
 		h := newHouse(t, "--unsafe-limits")
-		for _, command := range []string{"inbox", "query"} {
+		for _, command := range [][]string{{"inbox"}, {"log", "--whole"}} {
 			var list listShape
-			h.ok(h.as("planner", command, "--json"), &list)
+			h.ok(h.as("planner", append(command, "--json")...), &list)
 			contains(t, strings.Join(list.Warnings, "\n"), "--unsafe-limits")
 		}
 	})
@@ -97,9 +97,9 @@ func TestServe(t *testing.T) {
 			h := newHouse(t, "--log-level", "debug", "--log-format", format)
 			id := h.sent(h.as("planner", "send", "builder", marker, "--topic", marker, "--idempotency-key", marker, "--json"))
 			h.ok(h.as("builder", "inbox"), nil)
-			h.ok(h.as("builder", "respond", id, marker+" too"), nil)
+			h.ok(h.as("builder", "reply", id, marker+" too"), nil)
 			h.as("planner", "send", "builder", "--type", "knowledge.push", "--payload", `{"topic":"`+marker+`","nonsense":1}`)
-			h.as("planner", "query", "--text", marker)
+			h.as("planner", "log", "--whole", "--text", marker)
 			body := `{"jsonrpc":"2.0","id":1,"method":"acp/send","params":{"to":["builder"],"from":"` + marker + `","text":"` + marker + `"}}`
 			for path, key := range map[string]string{"/": h.keys["mallory"], "/mcp": h.keys["mallory"], "/" + marker: "cacp_sk_live_" + marker} {
 				req, err := http.NewRequest(http.MethodPost, h.url+path, strings.NewReader(body))

@@ -53,8 +53,8 @@ func (s *service) report() serviceReport {
 	return serviceReport{Manager: s.Manager, File: s.File, Home: s.home, Installed: true}
 }
 
-func (a *app) serviceCommand() *cobra.Command {
-	cmd := group("service", "Run the hub as a system service", a.serviceInstallCommand(), a.serviceUninstallCommand(), a.serviceStatusCommand())
+func (a *app) hubServiceCommand() *cobra.Command {
+	cmd := noun("service", "Run the hub as a system service", a.serviceStatusCommand(), a.serviceInstallCommand(), a.serviceUninstallCommand())
 	cmd.Long = `Let the system start the hub when you log in, and restart it after a failure: systemd on
 Linux, launchd on macOS, the Task Scheduler on Windows. Each user has one service,
 without administrator rights.`
@@ -67,8 +67,8 @@ func (a *app) serviceInstallCommand() *cobra.Command {
 		Use: "install", Short: "Install and start the service",
 		Long: `Install a service for the hub of this home, and start it. Run the command again after an
 upgrade, so the service uses the new program. The log is hub.log in the home.`,
-		Example: `  parley service install --print
-  parley service install --home /srv/parley`,
+		Example: `  parley hub service install --print
+  parley hub service install --home /srv/parley`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := a.service()

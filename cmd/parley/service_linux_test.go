@@ -60,12 +60,12 @@ func TestService(t *testing.T) {
 	d := newDesktop(t)
 	file := filepath.Join(d.user, ".config", "systemd", "user", osservice.UnitName)
 	t.Run("without a service there is nothing to remove or to show", func(t *testing.T) {
-		d.refused(d.does("service", "uninstall"), exitMissing, "no service is installed")
-		d.refused(d.does("service", "status"), exitMissing, "no service is installed")
+		d.refused(d.does("hub", "service", "uninstall"), exitMissing, "no service is installed")
+		d.refused(d.does("hub", "service"), exitMissing, "no service is installed")
 	})
 	t.Run("a manager that does not answer leaves no file", func(t *testing.T) {
 		d.systemctl("echo Failed to connect to bus; exit 1")
-		d.refused(d.does("service", "install"), exitDegraded, "Failed to connect to bus")
+		d.refused(d.does("hub", "service", "install"), exitDegraded, "Failed to connect to bus")
 		if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("the file is there: %v", err)
 		}
@@ -73,7 +73,7 @@ func TestService(t *testing.T) {
 		d.called()
 	})
 	t.Run("install writes the unit and starts it", func(t *testing.T) {
-		d.contains(d.does("service", "install"), "wrote "+file, "enable-linger")
+		d.contains(d.does("hub", "service", "install"), "wrote "+file, "enable-linger")
 		raw, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -82,38 +82,38 @@ func TestService(t *testing.T) {
 		if got, want := d.called(), "--user daemon-reload\n--user enable --now parley.service\n"; got != want {
 			t.Errorf("systemctl was called with %q, want %q", got, want)
 		}
-		d.contains(d.does("service", "install"), "installed already")
+		d.contains(d.does("hub", "service", "install"), "installed already")
 		if got := d.called(); got != "" {
 			t.Errorf("to install it again called systemctl with %q", got)
 		}
 	})
 	t.Run("status tells a service from a hub that answers", func(t *testing.T) {
-		r := d.does("service", "status")
+		r := d.does("hub", "service")
 		if r.code != exitCheck {
 			t.Errorf("exit %d, want %d: no hub runs", r.code, exitCheck)
 		}
 		contains(t, r.out, "does not run", "active")
 		h := &house{t: t, home: d.home, keys: map[string]string{}}
 		h.start()
-		d.contains(d.does("service", "status"), " runs\n")
+		d.contains(d.does("hub", "service"), " runs\n")
 		h.stop()
 		d.called()
 	})
 	t.Run("the service of another home is left alone", func(t *testing.T) {
 		other := filepath.Join(d.user, "other")
 		for _, command := range []string{"install", "uninstall", "status"} {
-			d.refused(d.does("service", command, "--home", other), exitMissing, "in a home other than")
+			d.refused(d.does("hub", "service", command, "--home", other), exitMissing, "in a home other than")
 		}
 		if got := d.called(); got != "" {
 			t.Errorf("systemctl was called with %q", got)
 		}
 	})
 	t.Run("a service that runs another program is replaced", func(t *testing.T) {
-		d.contains(d.does("service", "install", "--config", filepath.Join(d.user, "c.yaml")), "wrote ")
+		d.contains(d.does("hub", "service", "install", "--config", filepath.Join(d.user, "c.yaml")), "wrote ")
 		contains(t, d.called(), "--user disable --now parley.service\n", "--user enable --now parley.service\n")
 	})
 	t.Run("uninstall stops the service and removes the unit", func(t *testing.T) {
-		d.contains(d.does("service", "uninstall"), "removed "+file)
+		d.contains(d.does("hub", "service", "uninstall"), "removed "+file)
 		if got, want := d.called(), "--user disable --now parley.service\n--user daemon-reload\n"; got != want {
 			t.Errorf("systemctl was called with %q, want %q", got, want)
 		}
@@ -124,7 +124,7 @@ func TestService(t *testing.T) {
 	t.Run("a hub that runs already is not disturbed", func(t *testing.T) {
 		h := &house{t: t, home: d.home, keys: map[string]string{}}
 		h.start()
-		d.refused(d.does("service", "install"), exitMissing, "a hub is already running in")
+		d.refused(d.does("hub", "service", "install"), exitMissing, "a hub is already running in")
 		if got := d.called(); got != "" {
 			t.Errorf("systemctl was called with %q", got)
 		}
@@ -178,7 +178,7 @@ func TestUninstall(t *testing.T) {
 		}
 	})
 	t.Run("the service and, with --purge, the home go", func(t *testing.T) {
-		d.ok(d.does("service", "install"), nil)
+		d.ok(d.does("hub", "service", "install"), nil)
 		d.called()
 		d.contains(d.does("uninstall", "--yes", "--purge"), "the program ")
 		contains(t, d.called(), "--user disable --now parley.service")

@@ -123,7 +123,7 @@ var hubSettingRows = []*hubSetting{
 	},
 	{
 		Member: "roots", Variable: "PARLEY_ROOTS", Flag: "root",
-		Help: `folder to add as a root, as with "parley root add" (repeatable)`,
+		Help: `folder to add as a root, as with "parley hub folder add" (repeatable)`,
 		More: "The member is a list; the variable has the format of `PATH`",
 		Kind: foldersKind(func(to *hubSettings) *[]string { return &to.Roots }),
 	},

@@ -174,12 +174,12 @@ func TestShapes(t *testing.T) {
 		if revoked.Agent != "scribe" || revoked.Revoked != 1 {
 			t.Errorf("agent revoke answered %+v", revoked)
 		}
-		for verb, state := range map[string]string{"pause": "paused", "resume": "active", "reset": "active"} {
+		for verb, state := range map[string]string{"pause": "paused", "resume": "active", "resume --suspension": "active"} {
 			var got struct {
 				Agent agentShape `json:"agent"`
 			}
 			h.operator("agent", "resume", "scribe")
-			strict(t, h.operator("agent", verb, "scribe", "--json").out, &got)
+			strict(t, h.operator(append(append([]string{"agent"}, strings.Fields(verb)...), "scribe", "--json")...).out, &got)
 			if got.Agent.ID != "scribe" || got.Agent.State != state {
 				t.Errorf("agent %s answered %+v, want state %s", verb, got, state)
 			}
@@ -216,7 +216,7 @@ func TestShapes(t *testing.T) {
 			t.Errorf("inbox answered %+v", inbox)
 		}
 		receipt = receiptShape{}
-		strict(t, h.as("builder", "respond", first, "seen", "--json").out, &receipt)
+		strict(t, h.as("builder", "reply", first, "seen", "--json").out, &receipt)
 		if receipt.ThreadID != first || receipt.Deliveries[0].Recipient != "planner" {
 			t.Errorf("respond answered %+v", receipt)
 		}
@@ -226,12 +226,12 @@ func TestShapes(t *testing.T) {
 			t.Errorf("status answered %+v", receipt)
 		}
 		var found listShape
-		strict(t, h.as("planner", "query", "--thread", first, "--json").out, &found)
+		strict(t, h.as("planner", "log", "--whole", "--thread", first, "--json").out, &found)
 		if len(found.Messages) != 2 || found.Messages[1].ID != first || found.Next == nil {
 			t.Errorf("query answered %+v", found)
 		}
 		var trace traceShape
-		got := h.as("planner", "trace", first, "--json")
+		got := h.as("planner", "show", first, "--json")
 		h.ok(got, &trace)
 		var actions []string
 		for _, e := range trace.Journal {
@@ -260,7 +260,7 @@ func TestShapes(t *testing.T) {
 			t.Errorf("approve answered %+v", verdict)
 		}
 		held = h.sent(h.as("builder", "send", "tester", "drop all tables", "--human-gate", "required", "--json"))
-		strict(t, h.operator("deny", held, "--reason", "no", "--json").out, &verdict)
+		strict(t, h.operator("deny", held, "--because", "no", "--json").out, &verdict)
 		if verdict.Decision != "denied" || verdict.Status != "failed" || verdict.Message != "failed" {
 			t.Errorf("deny answered %+v", verdict)
 		}
@@ -286,7 +286,7 @@ func TestShapes(t *testing.T) {
 			}
 		}
 		var raw struct{ Messages []json.RawMessage }
-		h.ok(h.as("planner", "query", "--thread", first, "--json"), &raw)
+		h.ok(h.as("planner", "log", "--whole", "--thread", first, "--json"), &raw)
 		var valid struct {
 			Valid bool `json:"valid"`
 			Error struct {
@@ -346,7 +346,7 @@ func TestObservability(t *testing.T) {
 	var made struct {
 		ID string `json:"handoff_id"`
 	}
-	h.ok(h.as("planner", "handoff", "initiate", "--to", "builder", "--task", "T-7", "--title", "Nullable avatar", "--summary", "half of it is done", "--next", "run the migration", "--criterion", "old rows load", "--json"), &made)
+	h.ok(h.as("planner", "handoff", "new", "--to", "builder", "--task", "T-7", "--title", "Nullable avatar", "--summary", "half of it is done", "--next", "run the migration", "--criterion", "old rows load", "--json"), &made)
 	for _, c := range []struct {
 		who   string
 		args  []string
@@ -354,11 +354,11 @@ func TestObservability(t *testing.T) {
 		id    string   // in the JSON
 	}{
 		{"builder", []string{"inbox"}, []string{"planner", "the schema is frozen", "Nullable avatar"}, message},
-		{"builder", []string{"query"}, []string{"planner", "the schema is frozen"}, message},
-		{"planner", []string{"trace", message}, []string{"from planner to builder", "status.update", "planner sent it"}, message},
+		{"builder", []string{"log", "--whole"}, []string{"planner", "the schema is frozen"}, message},
+		{"planner", []string{"show", message}, []string{"from planner to builder", "status.update", "planner sent it"}, message},
 		{"builder", []string{"handoff", "list"}, []string{"T-7", "proposed"}, made.ID},
-		{"builder", []string{"handoff", "show", made.ID}, []string{"Nullable avatar", "half of it is done", "run the migration"}, made.ID},
-		{"", []string{"audit", "--as-operator"}, []string{"message.sent", "handoff.proposed"}, message},
+		{"builder", []string{"show", made.ID}, []string{"Nullable avatar", "half of it is done", "run the migration"}, made.ID},
+		{"", []string{"hub", "journal", "--as-operator"}, []string{"message.sent", "handoff.proposed"}, message},
 		{"", []string{"agent", "list", "--as-operator"}, []string{"builder", "executor"}, "builder"},
 		{"", []string{"doctor", "--as-operator"}, []string{"hub", "database"}, "database"},
 	} {

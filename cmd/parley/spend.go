@@ -18,15 +18,19 @@ import (
 	"github.com/parley-agents/parley/internal/service/usage"
 )
 
-// spendCommand returns the command that shows tokens and costs.
 func (a *app) spendCommand() *cobra.Command {
+	return noun("spend", "Show the tokens, costs, budgets and prices of agents", a.spendListCommand(), a.budgetCommand(), a.pricesCommand())
+}
+
+// spendListCommand returns the command that shows tokens and costs.
+func (a *app) spendListCommand() *cobra.Command {
 	var q usage.Query
 	var asCSV bool
 	cmd := &cobra.Command{
-		Use: "spend", Short: "Show the tokens and costs of agents",
+		Use: "list", Short: "Show the tokens and costs of agents",
 		Long: `Show the tokens and costs of model calls, by agent, task, handoff, team, model, day or
 run. Input counts tokens that were not in the model's cache; cached tokens are counted
-apart. A cost with ~ is an estimate by the prices that "parley prices" lists; others were
+apart. A cost with ~ is an estimate by the prices that "parley spend prices" lists; others were
 stated by the agents. Usage that belongs to no task is "own work".`,
 		Example: `  parley spend --since 7d
   parley spend --by task --json
@@ -170,16 +174,15 @@ func amountCell(currency string, amount float64) string {
 
 // pricesCommand returns the command that lists prices.
 func (a *app) pricesCommand() *cobra.Command {
-	cmd := operation(a, &cobra.Command{
-		Use: "prices", Short: "List the prices that estimates use",
+	list := operation(a, &cobra.Command{
+		Use: "list", Short: "List the prices that estimates use",
 		Long: `List the prices of models, for a million tokens each. They are list prices of the date
 that is shown, and estimates by them are marked with ~. The file prices.json in the hub's
-home adds models and replaces prices; "parley prices set" writes it. A model without a price
+home adds models and replaces prices; "parley spend prices set" writes it. A model without a price
 counts at the highest price of its vendor, or of the whole list if its vendor is unknown.`,
 		Args: cobra.NoArgs,
 	}, api.ListPrices, &api.None{}, writePrices)
-	cmd.AddCommand(a.pricesSetCommand())
-	return cmd
+	return noun("prices", "List or set the prices that estimates use", list, a.pricesSetCommand())
 }
 
 // writePrices writes a list of prices as a table.
@@ -209,9 +212,9 @@ and written to the model's cache: 3/15usd or 3/15/0.3/3.75usd. With two amounts,
 costs as much as other input. FILE is a list that replaces your own prices:
 {"as_of": "2026-01-31", "currency": "USD", "models": {"my-model": {"input": 1, "output": 5,
 "cached_read": 0.1, "cached_write": 1.25}}}.`,
-		Example: `  parley prices set llama-local=0usd
-  parley prices set my-model=3/15usd
-  parley prices set prices.json`,
+		Example: `  parley spend prices set llama-local=0usd
+  parley spend prices set my-model=3/15usd
+  parley spend prices set prices.json`,
 		Args: cobra.MinimumNArgs(1),
 	}, api.SetPrices, &c, func(w io.Writer, got usage.PriceList) {
 		own := slices.DeleteFunc(got.Prices, func(p usage.Price) bool { return !p.Own })
@@ -275,7 +278,7 @@ func price(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
 // budgetCommand returns the commands for budgets.
 func (a *app) budgetCommand() *cobra.Command {
-	return group("budget", "Bound the tokens, money and turns of agents", a.budgetSetCommand(), a.budgetListCommand(), a.budgetRemoveCommand())
+	return noun("budget", "Bound the tokens, money and turns of agents", a.budgetListCommand(), a.budgetSetCommand(), a.budgetRemoveCommand())
 }
 
 func (a *app) budgetSetCommand() *cobra.Command {
@@ -288,9 +291,9 @@ func (a *app) budgetSetCommand() *cobra.Command {
 hour, a day (both in UTC) or in total. At 80 % the agents concerned and you are told. At
 100 % no turn and no run begins: mail waits and says why, and a running turn of a kept agent
 is asked to stop at its next tool call. At most one turn of each agent goes beyond the budget.`,
-		Example: `  parley budget set builder --tokens 2M --per day
-  parley budget set team:core --money 5usd --per day --hard
-  parley budget set hub --turns 20 --per hour`,
+		Example: `  parley spend budget set builder --tokens 2M --per day
+  parley spend budget set team:core --money 5usd --per day --hard
+  parley spend budget set hub --turns 20 --per hour`,
 		Args: cobra.ExactArgs(1),
 	}
 	cmd.Flags().StringVar(&tokens, "tokens", "", "tokens of all kinds, such as 500k or 2M")
@@ -410,7 +413,7 @@ func writeUnpriced(w io.Writer, before string, models []string, rule string) {
 			fmt.Fprintf(w, "%scalls without the name of a model have no price, %s\n", before, rule)
 			continue
 		}
-		fmt.Fprintf(w, "%s%s has no price, %s; set one, also 0: parley prices set %[2]s=0usd\n", before, model, rule)
+		fmt.Fprintf(w, "%s%s has no price, %s; set one, also 0: parley spend prices set %[2]s=0usd\n", before, model, rule)
 	}
 }
 
@@ -424,6 +427,6 @@ func budgetAmount(b usage.BudgetRow, n float64) string {
 
 func (a *app) budgetRemoveCommand() *cobra.Command {
 	var p api.BudgetParams
-	return operation(a, &cobra.Command{Use: "remove BUDGET", Short: "Remove a budget", Args: cobra.ExactArgs(1), Example: "  parley budget remove b1"},
+	return operation(a, &cobra.Command{Use: "remove BUDGET", Short: "Remove a budget", Args: cobra.ExactArgs(1), Example: "  parley spend budget remove b1"},
 		api.RemoveBudget, &p, func(w io.Writer, _ api.None) { fmt.Fprintf(w, "budget %s is removed\n", p.ID) }, argument(0, &p.ID))
 }

@@ -119,8 +119,8 @@ func testEndingReal(t *testing.T, c realCLI, cause string) {
 	})
 	inGit(t, d.dir, "init", "-q")
 	inGit(t, d.dir, "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-q", "--allow-empty", "-m", "first")
-	d.ok(d.operator("wake", "pause", d.agent), nil) // its turns begin with the words that are typed
-	d.ok(d.as("planner", "handoff", "initiate", "--to", d.agent, "--task", "T-1", "--title", "write a draft", "--objective", "a draft", "--summary", "begin", "--next", "write draft.txt", "--criterion", "it is whole", "--worktree", d.dir), nil)
+	d.ok(d.operator("agent", "wake", d.agent, "--off"), nil) // its turns begin with the words that are typed
+	d.ok(d.as("planner", "handoff", "new", "--to", d.agent, "--task", "T-1", "--title", "write a draft", "--objective", "a draft", "--summary", "begin", "--next", "write draft.txt", "--criterion", "it is whole", "--worktree", d.dir), nil)
 	d.ok(d.as(d.agent, "handoff", "accept", "h1"), nil)
 	if err := os.WriteFile(filepath.Join(d.dir, "draft.txt"), []byte("half of it\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -218,7 +218,7 @@ func TestCountsOfEveryCLI(t *testing.T) {
 			if got.Turns != int64(turns) {
 				t.Errorf("%d turns, want %d", got.Turns, turns)
 			}
-			c.ok(c.operator("audit", "verify"), nil)
+			c.ok(c.operator("hub", "verify"), nil)
 			c.house.stop()
 			noFileHas(t, c.home, plantedWord)
 		})
@@ -358,7 +358,7 @@ func TestBudgetsInTerminals(t *testing.T) {
 			const spent = "budget b1 of builder"
 
 			c.hook(s.start)
-			c.ok(c.operator("budget", "set", "builder", "--tokens", "100", "--per", "day"), nil)
+			c.ok(c.operator("spend", "budget", "set", "builder", "--tokens", "100", "--per", "day"), nil)
 			prompt := func() string { return c.hookWith(of.prompt, map[string]any{"prompt": plantedWord}) }
 			if out := prompt(); strings.Contains(out, spent) {
 				t.Errorf("before anything was spent: %s", out)
@@ -374,7 +374,7 @@ func TestBudgetsInTerminals(t *testing.T) {
 				t.Errorf("the command after the spent budget: %q", out)
 			}
 			if isTranscript {
-				contains(t, out, "parley budget remove b1")
+				contains(t, out, "parley spend budget remove b1")
 			}
 			c.hook(s.stop)
 
@@ -388,7 +388,7 @@ func TestBudgetsInTerminals(t *testing.T) {
 			}
 			contains(t, tool(), spent)
 
-			c.ok(c.operator("budget", "remove", "b1"), nil)
+			c.ok(c.operator("spend", "budget", "remove", "b1"), nil)
 			if out := tool(); out != "" {
 				t.Errorf("after the budget was removed: %s", out)
 			}

@@ -232,8 +232,8 @@ func TestSpend(t *testing.T) {
 		h.start()
 	})
 	t.Run("the journal has the sums of each turn, and verify compares them", func(t *testing.T) {
-		contains(t, h.operator("audit", "--json").out, `"usage.recorded"`)
-		h.ok(h.operator("audit", "verify"), nil)
+		contains(t, h.operator("hub", "journal", "--json").out, `"usage.recorded"`)
+		h.ok(h.operator("hub", "verify"), nil)
 	})
 }
 
@@ -379,7 +379,7 @@ func TestPrices(t *testing.T) {
 	s := newSession(h, "builder", "s1")
 	s.answers("msg_1")
 	s.hook("Stop")
-	contains(t, h.operator("prices").out, "claude-sonnet-4-5", "3.75", "USD")
+	contains(t, h.operator("spend", "prices").out, "claude-sonnet-4-5", "3.75", "USD")
 	file := filepath.Join(h.home, "prices.json")
 	put := func(text string) {
 		t.Helper()
@@ -401,7 +401,7 @@ func TestPrices(t *testing.T) {
 		"no currency":                `{"as_of":"2026-11-01","currency":"euro","models":{}}`,
 	} {
 		put(text)
-		contains(t, h.operator("prices").out, "problem:", "prices.json")
+		contains(t, h.operator("spend", "prices").out, "problem:", "prices.json")
 		if got := h.spend(""); len(got.Total.Cost) != 0 || got.Total.Input == 0 || !strings.Contains(got.Problem, "prices.json") {
 			t.Errorf("%s: a wrong sum: %+v", name, got)
 		}
@@ -409,39 +409,39 @@ func TestPrices(t *testing.T) {
 	}
 
 	// A budget of money whose use is not known lets no turn begin, and says so.
-	if r := h.operator("budget", "set", "builder", "--money", "5usd"); r.code == 0 || !strings.Contains(r.err, "prices.json") {
+	if r := h.operator("spend", "budget", "set", "builder", "--money", "5usd"); r.code == 0 || !strings.Contains(r.err, "prices.json") {
 		t.Errorf("a budget without prices: exit %d: %s", r.code, r.err)
 	}
 	put(`{"as_of":"2026-11-01","currency":"USD","models":{}}`)
-	h.ok(h.operator("budget", "set", "builder", "--money", "5usd", "--per", "day"), nil)
+	h.ok(h.operator("spend", "budget", "set", "builder", "--money", "5usd", "--per", "day"), nil)
 	put("{")
-	contains(t, h.operator("budget", "list").out, "not known", "problem:", "prices.json")
+	contains(t, h.operator("spend", "budget").out, "not known", "problem:", "prices.json")
 	put(`{"as_of":"2026-11-01","currency":"USD","models":{}}`)
-	contains(t, h.operator("budget", "list").out, "~0.01 USD")
+	contains(t, h.operator("spend", "budget").out, "~0.01 USD")
 
 	// A model without a price is named with the line that prices it, and is free if a budget was opened for it.
 	s.write(strings.ReplaceAll(s.call("msg_2"), "claude-sonnet-4-5", "gpt-unheard-of"))
 	s.hook("Stop")
-	set := h.operator("budget", "set", "hub", "--money", "5usd").out
-	contains(t, set, "gpt-unheard-of has no price, and counts at the highest price of its vendor", "parley prices set gpt-unheard-of=0usd")
+	set := h.operator("spend", "budget", "set", "hub", "--money", "5usd").out
+	contains(t, set, "gpt-unheard-of has no price, and counts at the highest price of its vendor", "parley spend prices set gpt-unheard-of=0usd")
 	if strings.Contains(set, "could not read itself") {
 		t.Errorf("the hub did not read the transcript: %s", set)
 	}
 	contains(t, h.operator("spend").out, "gpt-unheard-of has no price")
-	contains(t, h.operator("budget", "set", "hub", "--money", "5usd", "--unpriced", "allow").out, "counts for nothing", "--unpriced allow: operator")
+	contains(t, h.operator("spend", "budget", "set", "hub", "--money", "5usd", "--unpriced", "allow").out, "counts for nothing", "--unpriced allow: operator")
 	contains(t, h.operator("doctor").out, "models without a price are free for budget b2 of hub: operator")
-	contains(t, h.operator("prices", "set", "gpt-unheard-of=0usd", "llama=1/2/0.1/1.5usd").out, "gpt-unheard-of", "llama", "0.1")
-	if list := h.operator("budget", "list").out; strings.Contains(list, "gpt-unheard-of") {
+	contains(t, h.operator("spend", "prices", "set", "gpt-unheard-of=0usd", "llama=1/2/0.1/1.5usd").out, "gpt-unheard-of", "llama", "0.1")
+	if list := h.operator("spend", "budget").out; strings.Contains(list, "gpt-unheard-of") {
 		t.Errorf("a model with a price is named: %s", list)
 	}
 	for _, bad := range []string{"llama=", "llama=cheap", "=0usd", "llama=1/2/3usd", "llama=-1usd"} {
-		if r := h.operator("prices", "set", bad); r.code != 2 {
+		if r := h.operator("spend", "prices", "set", bad); r.code != 2 {
 			t.Errorf("%s: exit %d: %s", bad, r.code, r.err)
 		}
 	}
 
 	// One in a currency in which nothing costs anything would never be spent.
-	if r := h.operator("budget", "set", "builder", "--money", "5chf"); r.code == 0 || !strings.Contains(r.err, "CHF") {
+	if r := h.operator("spend", "budget", "set", "builder", "--money", "5chf"); r.code == 0 || !strings.Contains(r.err, "CHF") {
 		t.Errorf("a budget in francs: exit %d: %s", r.code, r.err)
 	}
 }

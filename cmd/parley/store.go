@@ -12,14 +12,10 @@ import (
 	"github.com/parley-agents/parley/server"
 )
 
-func (a *app) storeCommand() *cobra.Command {
-	return group("store", "Move a hub between SQLite and PostgreSQL", a.storeCopyCommand())
-}
-
-func (a *app) storeCopyCommand() *cobra.Command {
+func (a *app) hubMoveCommand() *cobra.Command {
 	var o server.StoreCopy
 	cmd := &cobra.Command{
-		Use: "copy --from STORE --to STORE", Short: "Copy a hub between SQLite and PostgreSQL",
+		Use: "move --from STORE --to STORE", Short: "Copy a hub between SQLite and PostgreSQL",
 		Long: `Copy all data of a hub from SQLite to PostgreSQL, or back. A store is sqlite:FOLDER, the
 home of a hub, or postgres://USER@HOST/NAME. Stop every hub that uses either of them
 first. The target must be empty. It gets all data or none, keeps the chain of the
@@ -28,8 +24,8 @@ journal, and is verified against it at the end.
 After a copy to PostgreSQL, move hub.db out of the home and start the hub there with
 --store. A copy to SQLite creates a new home, with the files of --home, the home of a
 hub that uses the database.`,
-		Example: `  parley store copy --from sqlite:$HOME/.parley --to 'postgres://parley@db.example.com/parley?sslmode=verify-full'
-  parley store copy --from 'postgres://parley@db.example.com/parley?sslmode=verify-full' --to sqlite:/srv/parley`,
+		Example: `  parley hub move --from sqlite:$HOME/.parley --to 'postgres://parley@db.example.com/parley?sslmode=verify-full'
+  parley hub move --from 'postgres://parley@db.example.com/parley?sslmode=verify-full' --to sqlite:/srv/parley`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if o.From == "" || o.To == "" {

@@ -9,13 +9,12 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/operation/api"
-	"github.com/parley-agents/parley/internal/service/mailroom"
 )
 
-func (a *app) subscriptionsCommand() *cobra.Command {
+func (a *app) inboxTopicsCommand() *cobra.Command {
 	p := api.SubscribeParams{Action: "list"}
-	cmd := operation(a, group("subscriptions", "List or change subscriptions", a.subscriptionsAddCommand(), a.subscriptionsRemoveCommand()), api.Subscribe, &p, writeSubscriptions)
-	cmd.Args = cobra.NoArgs
+	list := operation(a, &cobra.Command{Use: "list", Short: "List your subscriptions", Args: cobra.NoArgs}, api.Subscribe, &p, writeSubscriptions)
+	cmd := noun("topics", "List or change the subscriptions of your inbox", list, a.subscriptionsAddCommand(), a.subscriptionsRemoveCommand())
 	cmd.Long = `List your subscriptions, or all of them for auditors. A subscription copies messages of
 your teams to your inbox that were not sent to you; the copies of 10 seconds arrive
 together. Private messages of other agents are never copied.`
@@ -29,8 +28,8 @@ func (a *app) subscriptionsAddCommand() *cobra.Command {
 		Use: "add", Short: "Subscribe to messages",
 		Long: `Copy messages to your inbox. A message must match every flag that is given, by any of
 the flag's values.`,
-		Example: `  parley subscriptions add --team auth --topic 'schema/*'
-  parley subscriptions add --from ana,bo --type status.blocked --priority-min high`,
+		Example: `  parley inbox topics add --team auth --topic 'schema/*'
+  parley inbox topics add --from ana,bo --type status.blocked --priority-min high`,
 		Args: cobra.NoArgs,
 	}
 	from := listFlag(cmd, &f.From, "from", "only messages from these senders")
@@ -55,47 +54,4 @@ func writeSubscriptions(w io.Writer, got api.Subscriptions) {
 		f := s.Filter
 		return []any{s.ID, s.Agent, joined(f.From), strings.Join(f.Topics, ","), strings.Join(words(f.Teams), ","), strings.Join(words(f.Types), ","), f.PriorityMin, s.CreatedAt}
 	})
-}
-
-func (a *app) broadcastCommand() *cobra.Command {
-	var m messageFlags
-	dry := false
-	cmd := &cobra.Command{
-		Use: "broadcast [TEXT]", Short: "Send a message to all agents",
-		Long: `Send a message to every agent on the hub. You must be a coordinator, or use priority
-high or critical, and can broadcast five times an hour. With --dry-run, the hub reports
-the recipients and whether the broadcast is allowed, and nothing is sent.`,
-		Example: `  parley broadcast "deploying now" --priority high
-  parley broadcast "deploying now" --dry-run`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := m.compose(cmd, a, args)
-			if err != nil {
-				return err
-			}
-
-			got, err := retry(cmd.Context(), c, api.Broadcast, api.BroadcastParams{DryRun: dry, SendParams: m.SendParams})
-			switch {
-			case err != nil:
-				return err
-			case got.Trial == nil:
-				return a.receipt(*got.Receipt, nil)
-			}
-			return a.print(got, func(w io.Writer) { writeTrial(w, *got.Trial) })
-		},
-	}
-
-	cmd.Flags().StringVar((*string)(&m.Type), "type", "", "message type (default status.update for plain text)")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "check without sending")
-	m.register(cmd)
-	return cmd
-}
-
-func writeTrial(w io.Writer, t mailroom.Trial) {
-	if t.Allowed {
-		fmt.Fprintln(w, "allowed")
-	} else {
-		fmt.Fprintf(w, "not allowed: %s\n", t.Reason)
-	}
-	fmt.Fprintf(w, "  recipients: %s\n  remaining this hour: %d\n  resets at: %s\n", joined(t.Recipients), t.Remaining, when(t.ResetsAt))
 }

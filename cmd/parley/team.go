@@ -16,9 +16,8 @@ import (
 )
 
 func (a *app) teamCommand() *cobra.Command {
-	cmd := group("team", "Work in teams",
+	cmd := noun("team", "Work in teams: roles, tasks, files", a.teamListCommand(),
 		a.teamNewCommand(),
-		a.teamListCommand(),
 		a.teamShowCommand(),
 		a.teamAddCommand(),
 		a.teamRemoveCommand(),

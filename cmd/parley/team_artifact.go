@@ -16,10 +16,9 @@ import (
 )
 
 func (a *app) teamArtifactCommand() *cobra.Command {
-	cmd := group("artifact", "Share versioned files in a team",
+	cmd := noun("document", "Share versioned files in a team", a.teamArtifactListCommand(),
 		a.teamArtifactPutCommand(),
 		a.teamArtifactGetCommand(),
-		a.teamArtifactListCommand(),
 		a.teamArtifactLogCommand(),
 		a.teamArtifactMergeCommand(),
 	)
@@ -52,8 +51,8 @@ func (a *app) teamArtifactPutCommand() *cobra.Command {
 		Use: "put TEAM NAME FILE --parent VERSION", Short: "Add a version of a file",
 		Long: `Add a version of a file. --parent names the version that you changed, 0 for a new file.
 Use - for standard input.`,
-		Example: `  parley team artifact put auth docs/plan.md plan.md --parent 0
-  parley team artifact put auth docs/plan.md plan.md --parent 3 --note "names of the keys"`,
+		Example: `  parley team document put auth docs/plan.md plan.md --parent 0
+  parley team document put auth docs/plan.md plan.md --parent 3 --note "names of the keys"`,
 		Args: cobra.ExactArgs(3),
 	}
 	f := cmd.Flags()
@@ -132,9 +131,9 @@ func (a *app) teamArtifactMergeCommand() *cobra.Command {
 or a coordinator can do this. Files of high sensitivity can be merged only by an
 integrator, and the merge takes effect when a reviewer signs it, with --sign-off and no
 file.`,
-		Example: `  parley team artifact merge auth docs/plan.md merged.md
-  parley team artifact merge auth docs/plan.md merged.md --parents 4,3
-  parley team artifact merge auth docs/plan.md --sign-off`,
+		Example: `  parley team document merge auth docs/plan.md merged.md
+  parley team document merge auth docs/plan.md merged.md --parents 4,3
+  parley team document merge auth docs/plan.md --sign-off`,
 		Args: cobra.RangeArgs(2, 3),
 	}
 	f := cmd.Flags()

@@ -248,7 +248,7 @@ func (c *council) handoff(id hub.TeamID, class hub.TaskClass) attempt {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return attempt{"acp_handoff", map[string]any{"action": "approve", "handoff_id": got.Report.ID}, []string{"handoff", "approve", string(got.Report.ID)}}
+	return attempt{"acp_handoff", map[string]any{"action": "approve", "handoff_id": got.Report.ID}, []string{"approve", string(got.Report.ID)}}
 }
 
 func TestRunTask(t *testing.T) {
@@ -303,7 +303,7 @@ func TestTeamArtifacts(t *testing.T) {
 	h.ok(h.operator("team", "new", "auth", "--goal", "g", "--members", "planner:coordinator,builder:executor,tester:reviewer", "--json"), &team.Answer{})
 	put := func(who, text, parent string) (got team.Answer) {
 		t.Helper()
-		h.ok(h.stdin(who, text, "team", "artifact", "put", "auth", "docs/plan.md", "-", "--parent", parent, "--json"), &got)
+		h.ok(h.stdin(who, text, "team", "document", "put", "auth", "docs/plan.md", "-", "--parent", parent, "--json"), &got)
 		return got
 	}
 	t.Run("R3-154 R3-161 versions are put, merged by the hub or by a coordinator, and read", func(t *testing.T) {
@@ -312,29 +312,29 @@ func TestTeamArtifacts(t *testing.T) {
 		if got := put("tester", "1\n2\nthree\n", "1"); got.Version.Version != 3 || got.Artifact.Version != 4 || got.Artifact.State != hub.MergeResolved {
 			t.Errorf("got %+v of %+v", got.Version, got.Artifact)
 		}
-		if got := h.as("tester", "team", "artifact", "get", "auth", "docs/plan.md"); got.out != "one\n2\nthree\n" {
+		if got := h.as("tester", "team", "document", "get", "auth", "docs/plan.md"); got.out != "one\n2\nthree\n" {
 			t.Errorf("got %q, %s", got.out, got.err)
 		}
 		if got := put("tester", "eins\n2\n3\n", "1"); got.Artifact.State != hub.MergeManual {
 			t.Errorf("got %+v", got.Artifact)
 		}
-		if got := h.stdin("tester", "x", "team", "artifact", "merge", "auth", "docs/plan.md", "-"); got.code != exitRefused || !strings.Contains(got.err, "cannot merge") {
+		if got := h.stdin("tester", "x", "team", "document", "merge", "auth", "docs/plan.md", "-"); got.code != exitRefused || !strings.Contains(got.err, "cannot merge") {
 			t.Errorf("a reviewer merges: exit %d, %s", got.code, got.err)
 		}
-		h.contains(h.stdin("planner", "both\n", "team", "artifact", "merge", "auth", "docs/plan.md", "-"), "docs/plan.md version 6, 5 bytes, resolved")
-		h.contains(h.as("builder", "team", "artifact", "log", "auth", "docs/plan.md"), "4+5", "hub", "tester")
-		h.contains(h.as("builder", "team", "artifact", "list", "auth"), "docs/plan.md", "resolved")
-		if got := h.as("builder", "team", "artifact", "get", "auth", "docs/plan.md", "--version", "5"); got.out != "eins\n2\n3\n" {
+		h.contains(h.stdin("planner", "both\n", "team", "document", "merge", "auth", "docs/plan.md", "-"), "docs/plan.md version 6, 5 bytes, resolved")
+		h.contains(h.as("builder", "team", "document", "log", "auth", "docs/plan.md"), "4+5", "hub", "tester")
+		h.contains(h.as("builder", "team", "document", "auth"), "docs/plan.md", "resolved")
+		if got := h.as("builder", "team", "document", "get", "auth", "docs/plan.md", "--version", "5"); got.out != "eins\n2\n3\n" {
 			t.Errorf("version 5: got %q", got.out)
 		}
 	})
 	t.Run("R3-154 a file without a parent is a mistake of usage, and bytes and large files come back as they were", func(t *testing.T) {
-		if got := h.stdin("builder", "x", "team", "artifact", "put", "auth", "a", "-"); got.code != exitUsage {
+		if got := h.stdin("builder", "x", "team", "document", "put", "auth", "a", "-"); got.code != exitUsage {
 			t.Errorf("exit %d, %s", got.code, got.err)
 		}
 		for name, content := range map[string]string{"bytes": "\x00\xff\n", "large": strings.Repeat("x", 300<<10), "empty": ""} {
-			h.ok(h.stdin("builder", content, "team", "artifact", "put", "auth", name, "-", "--parent", "0", "--json"), &team.Answer{})
-			if got := h.as("tester", "team", "artifact", "get", "auth", name); got.out != content {
+			h.ok(h.stdin("builder", content, "team", "document", "put", "auth", name, "-", "--parent", "0", "--json"), &team.Answer{})
+			if got := h.as("tester", "team", "document", "get", "auth", name); got.out != content {
 				t.Errorf("%s: got %d bytes, %s", name, len(got.out), got.err)
 			}
 		}

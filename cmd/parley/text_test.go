@@ -88,13 +88,13 @@ func TestPeopleRead(t *testing.T) {
 	}
 	h := newHouse(t, "--unsafe-limits")
 	artifact := write(t, "a.sql", "select 1")
-	h.ok(h.operator("root", "add", filepath.Dir(artifact)), nil)
+	h.ok(h.operator("hub", "folder", "add", filepath.Dir(artifact)), nil)
 
 	h.ok(h.as("planner", "send", "builder", "the schema is frozen"), nil) // m1
 	h.ok(h.as("builder", "inbox"), nil)
-	h.ok(h.as("planner", "handoff", "initiate", "--to", "builder", "--task", "T-1", "--title", "Add retry", "--summary", "s", "--next", "n", "--criterion", "old rows load", "--artifact", artifact, "--deadline", "4h"), nil)
+	h.ok(h.as("planner", "handoff", "new", "--to", "builder", "--task", "T-1", "--title", "Add retry", "--summary", "s", "--next", "n", "--criterion", "old rows load", "--artifact", artifact, "--deadline", "4h"), nil)
 	h.ok(h.as("builder", "handoff", "accept", "h1"), nil)
-	h.ok(h.as("planner", "handoff", "initiate", "--to", "builder", "--task", "T-2", "--title", "Ship it", "--summary", "s", "--next", "n", "--criterion", "c", "--needs-approval"), nil)
+	h.ok(h.as("planner", "handoff", "new", "--to", "builder", "--task", "T-2", "--title", "Ship it", "--summary", "s", "--next", "n", "--criterion", "c", "--needs-approval"), nil)
 	held := strings.Fields(h.as("builder", "send", "tester", "drop the table", "--human-gate", "required").out)[1]
 	offer := strings.Fields(h.as("planner", "offer", "fix the build", "--to", "builder", "--respond-by", "2h").out)[1]
 	h.ok(h.operator("team", "new", "auth", "--goal", "log in", "--members", "planner:coordinator,builder:executor", "--gate", "add"), nil)
@@ -111,22 +111,20 @@ func TestPeopleRead(t *testing.T) {
 		command string
 		want    []string
 	}{
-		{"trace m1", []string{`m1 delivered: "the schema is frozen" from planner to builder`, "  planner sent it\n", "  builder fetched it\n"}},
-		{"trace h1", []string{`h1 activated: "Add retry" by builder for planner`, "  builder accepted\n", "handoff.initiate"}},
-		{"trace " + offer, []string{offer + ` pending: "fix the build" from planner to builder`, "  negotiation  "}},
-		{"handoff show h1", []string{`h1 activated: "Add retry" by builder for planner`, "  due ", "  planner proposed\n", "> done when: old rows load\n", "a.sql, 8 bytes, sha256 "}},
+		{"show m1", []string{`m1 delivered: "the schema is frozen" from planner to builder`, "  planner sent it\n", "  builder fetched it\n"}},
+		{"show h1", []string{`h1 activated: "Add retry" by builder for planner`, "  builder accepted\n", "handoff.initiate", "  due ", "  planner proposed\n", "> done when: old rows load\n", "a.sql, 8 bytes, sha256 "}},
 		{"approve", []string{held + " held: status.update from builder to tester, sent ", `h2 proposed: "Ship it" by builder for planner`, "held: planner asks to add in the team auth", "  agent  tester\n"}},
-		{"decisions", []string{"decided ", ` by planner in team auth: "keys last a day"`, "  because  they leak\n"}},
-		{"negotiations", []string{"ID ", "STATE ", offer + " "}},
-		{"negotiations " + offer, []string{`: "fix the build" from planner to builder`, "  until "}},
+		{"decide", []string{"decided ", ` by planner in team auth: "keys last a day"`, "  because  they leak\n"}},
+		{"offer", []string{"ID ", "STATE ", offer + " "}},
+		{"show " + offer, []string{`: "fix the build" from planner to builder`, "  until "}},
 		{"team show auth", []string{"auth forming: 2 members, 1 assigned\n", "  goal ", "TASK ", "STATE ", "decided "}},
 		{"team task auth T-3", []string{`T-3 assigned: "rotate the keys" by builder`, "  created "}},
 		{"team log auth", []string{"team.created"}},
 		{"workq list", []string{"ITEM ", "OWNER ", "SINCE\n"}},
-		{"query", []string{"m1 status.update from planner to builder, delivered, "}},
+		{"log --whole", []string{"m1 status.update from planner to builder, delivered, "}},
 		{"inbox builder", []string{"m1 status.update from planner to builder, "}},
-		{"root list", []string{"PATH ", "ADDED "}},
-		{"operator list", []string{"SINCE"}},
+		{"hub folder", []string{"PATH ", "ADDED "}},
+		{"hub operator list", []string{"SINCE"}},
 	} {
 		t.Run(c.command, func(t *testing.T) {
 			args := append(strings.Fields(c.command), "--as-operator")
@@ -159,18 +157,18 @@ func TestPeopleRead(t *testing.T) {
 		})
 	}
 	t.Run("the package is in JSON only", func(t *testing.T) {
-		contains(t, h.operator("handoff", "show", "h1", "--json").out, `"package":{`, `"success_criteria":["old rows load"]`)
+		contains(t, h.operator("show", "h1", "--json").out, `"package":{`, `"success_criteria":["old rows load"]`)
 	})
 	t.Run("a decision names its kind first", func(t *testing.T) {
 		contains(t, h.operator("approve", "h2").out, "h2 approved: handoff from planner to builder\n")
-		contains(t, h.operator("deny", held, "--reason", "no").out, held+" denied: message from builder to tester\n")
+		contains(t, h.operator("deny", held, "--because", "no").out, held+" denied: message from builder to tester\n")
 		if got := h.operator("deny", "h2"); got.code == 0 || strings.Contains(got.err, "Z") {
 			t.Errorf("exit %d: %s", got.code, got.err)
 		}
-		contains(t, h.operator("undelivered").out, "ID ", "SENT ", "WHY ", "denied by the operator: no")
+		contains(t, h.operator("log", "--undelivered").out, "ID ", "SENT ", "WHY ", "denied by the operator: no")
 	})
 	t.Run("runs are a list", func(t *testing.T) {
-		if got := h.operator("runs", "list").out; got != "no runs\n" {
+		if got := h.operator("run", "list").out; got != "no runs\n" {
 			t.Errorf("got %q", got)
 		}
 	})

@@ -10,51 +10,14 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/hub/actions"
 	"github.com/parley-agents/parley/internal/ground/text/plaintext"
 	"github.com/parley-agents/parley/internal/ground/text/shorten"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
-	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/mailroom"
 )
-
-func (a *app) traceCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "trace ID",
-		Short: "Trace a message, run or handoff",
-		Long: `Show a message, run or handoff from end to end: its journal entries, messages and
-delivery attempts, in order.`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-
-			// An id that no message has may be that of a run or a handoff.
-			got, err := rpc.Call(cmd.Context(), c, api.Trace, api.IDParams{ID: hub.EnvelopeID(args[0])})
-			if hub.CodeOf(err) == hub.CodeNotFound {
-				run, missing := rpc.Call(cmd.Context(), c, api.ShowRun, api.RunIDParams{ID: hub.RunID(args[0])})
-				if missing == nil {
-					return a.print(run, func(w io.Writer) { writeRunTrace(w, run) })
-				}
-				task, missing := rpc.Call(cmd.Context(), c, api.Handoff, api.HandoffParams{Action: "show", ID: hub.HandoffID(args[0])})
-				if missing == nil {
-					return a.traceHandoff(cmd.Context(), c, *task.Report)
-				}
-			}
-			if err != nil {
-				return err
-			}
-
-			return a.print(got, func(w io.Writer) { writeMessageTrace(w, got, readThread(cmd.Context(), c, got.Message, args[0])) })
-		},
-	}
-}
 
 // A thread is the surroundings of a message that a person reads with it.
 type thread struct {
@@ -155,19 +118,16 @@ func stepText(s mailroom.Step, short mailroom.ShortIDs) string {
 	return s.Who + " " + what
 }
 
-// traceHandoff prints a handoff and, for people, the messages of its thread.
-func (a *app) traceHandoff(ctx context.Context, c *rpc.Client, h handoff.Report) error {
-	mail, err := rpc.Call(ctx, c, api.Query, api.QueryParams{Thread: h.ThreadID})
-	if err != nil {
-		return err
+// writeMailOf writes the messages of a thread, oldest first.
+func writeMailOf(w io.Writer, mail api.QueryAnswer) {
+	if mail.Listing == nil || len(mail.Messages) == 0 {
+		return
 	}
-	return a.print(h, func(w io.Writer) {
-		writeHandoff(w, h)
-		fmt.Fprintln(w)
-		slices.Reverse(mail.Messages)
-		writeTable(w, "MESSAGE, SENT, TYPE, FROM, TO, STATUS", mail.Messages, func(e hub.Envelope) []any {
-			return []any{mail.ShortIDs.Of(string(e.ID)), e.CreatedAt, e.Type, e.From, mailroom.JoinTo(e.To), state(e.Status)}
-		})
+	fmt.Fprintln(w)
+	oldest := slices.Clone(mail.Messages)
+	slices.Reverse(oldest)
+	writeTable(w, "MESSAGE, SENT, TYPE, FROM, TO, STATUS", oldest, func(e hub.Envelope) []any {
+		return []any{mail.ShortIDs.Of(string(e.ID)), e.CreatedAt, e.Type, e.From, mailroom.JoinTo(e.To), state(e.Status)}
 	})
 }
 

@@ -159,7 +159,7 @@ func (a *app) up(ctx context.Context, file up.File, yes, commands, dry bool) err
 		return err
 	}
 	return a.print(plan, func(w io.Writer) {
-		fmt.Fprintf(w, "%d agents are up; run \"parley agent kept\" to list them\n", len(file.Agents))
+		fmt.Fprintf(w, "%d agents are up; run \"parley agent list --kept\" to list them\n", len(file.Agents))
 	})
 }
 

@@ -52,7 +52,7 @@ func TestUp(t *testing.T) {
 		if got, applied := actions(t, "up", "--yes", "--allow-commands"); got != "keep create " || !applied {
 			t.Errorf("got %s, applied %t", got, applied)
 		}
-		contains(t, h.operator("agent", "kept").out, "helper")
+		contains(t, h.operator("agent", "list", "--kept").out, "helper")
 		if got, _ := actions(t, "up", "--yes"); got != "none none " {
 			t.Errorf("got %s, want nothing to do", got)
 		}
@@ -78,7 +78,7 @@ func TestUp(t *testing.T) {
 					V2    bool
 				}
 			}
-			h.ok(h.operator("agent", "kept", "--json"), &got)
+			h.ok(h.operator("agent", "list", "--kept", "--json"), &got)
 			for _, k := range got.Agents {
 				if k.V2 {
 					names = append(names, k.Agent)

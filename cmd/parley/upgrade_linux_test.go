@@ -396,7 +396,7 @@ func TestUpgradeRestarts(t *testing.T) {
 	m := newMirror(t, "v1.1.0")
 	d := newDesktop(t)
 	program := m.installed(t.TempDir(), "v1.0.0")
-	d.ok(d.does("service", "install"), nil)
+	d.ok(d.does("hub", "service", "install"), nil)
 	d.called()
 
 	upgrades := func(args ...string) result {

@@ -322,7 +322,7 @@ func (a *app) writeVerification(w io.Writer, out verification) {
 	if !out.Verified {
 		fmt.Fprintf(w, "%s %s\n", a.paint(w, "31", "NOT VERIFIED:"), plaintext.Line(out.Problem))
 		if out.Report != nil && strings.HasPrefix(out.Problem, "unknown key") {
-			fmt.Fprintln(w, "All parts of the file fit together. Ask the hub's operator for its key (parley audit key), by a way that you trust, and add --key FILE.")
+			fmt.Fprintln(w, "All parts of the file fit together. Ask the hub's operator for its key (parley hub key), by a way that you trust, and add --key FILE.")
 		}
 		return
 	}

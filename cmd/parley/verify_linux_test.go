@@ -21,14 +21,14 @@ func TestAuditVerifyIsInterruptedAndResumed(t *testing.T) {
 		}
 	}
 	verify := func(flags ...string) *job {
-		return spawn(t, parley(t, []string{"PARLEY_HOME=" + h.home, verifyByPage + "=1"}, append([]string{"audit", "verify", "--as-operator"}, flags...)...))
+		return spawn(t, parley(t, []string{"PARLEY_HOME=" + h.home, verifyByPage + "=1"}, append([]string{"hub", "verify", "--as-operator"}, flags...)...))
 	}
 	for _, running := range []bool{true, false} {
 		t.Run(fmt.Sprintf("audit verify shows its progress, is interrupted and goes on where it was; hub running: %v", running), func(t *testing.T) {
 			if !running {
 				h.stop()
 			}
-			if r := do(t, parley(t, []string{"PARLEY_HOME=" + h.home}, "audit", "verify", "--as-operator", "--resume", "--json")); r.code != exitMissing {
+			if r := do(t, parley(t, []string{"PARLEY_HOME=" + h.home}, "hub", "verify", "--as-operator", "--resume", "--json")); r.code != exitMissing {
 				t.Errorf("--resume with nothing to resume: exit %d: %s", r.code, r.err)
 			}
 			p := verify()
@@ -36,7 +36,7 @@ func TestAuditVerifyIsInterruptedAndResumed(t *testing.T) {
 			if code := p.signal(t, os.Interrupt); code != exitSignal {
 				t.Fatalf("after Ctrl-C: exit %d, want %d: %s%s", code, exitSignal, p.stdout, p.stderr)
 			}
-			contains(t, p.stderr.String(), "verifying: journal, ", "parley audit verify --resume")
+			contains(t, p.stderr.String(), "verifying: journal, ", "parley hub verify --resume")
 			p = verify("--resume")
 			if code := p.wait(t); code != 0 {
 				t.Fatalf("--resume: exit %d: %s%s", code, p.stdout, p.stderr)

@@ -128,7 +128,7 @@ func TestAsk(t *testing.T) {
 	if len(mail.Messages) != 1 || mail.Messages[0].Type != "knowledge.query" {
 		t.Fatalf("builder got %v, want one question", mail.Messages)
 	}
-	h.ok(h.as("builder", "respond", mail.Messages[0].ID, "Yes, old users have none."), nil)
+	h.ok(h.as("builder", "reply", mail.Messages[0].ID, "Yes, old users have none."), nil)
 	if code := p.wait(t); code != 0 {
 		t.Fatalf("ask: exit %d: %s", code, p.stderr)
 	}

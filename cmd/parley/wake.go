@@ -5,31 +5,27 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/parley-agents/parley/internal/reach/wake"
 
 	"github.com/spf13/cobra"
 
+	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 )
 
 func (a *app) wakeCommand() *cobra.Command {
-	cmd := group("wake", "Control how mail starts turns of agents",
-		a.wakeSessionsCommand(), a.wakeTestCommand(), a.wakeAllowCommand(), a.wakePauseCommand("pause", "Stop mail from waking one or all agents", api.PauseWake),
-		a.wakePauseCommand("resume", "Let mail wake one or all agents again", api.ResumeWake), a.wakeWatchCommand(), a.wakeArmCommand(), a.wakeHookCommand())
-	cmd.Long = `Control how mail starts turns of agents. A wake is a notice with an id and counts, never
-the text of a message. It starts a turn in an idle session, which spends tokens, so you
-must allow it once for each agent.`
-	return cmd
+	return group("wake", "Report and wake the sessions of agent CLIs (for hooks)", a.wakeWatchCommand(), a.wakeArmCommand(), a.wakeHookCommand())
 }
 
-func (a *app) wakeSessionsCommand() *cobra.Command {
+func (a *app) agentSessionsCommand() *cobra.Command {
 	var p api.AgentNameParams
-	cmd := &cobra.Command{Use: "sessions [AGENT]", Short: "List agent sessions and their wake mechanisms", Args: cobra.MaximumNArgs(1)}
+	cmd := &cobra.Command{Use: "sessions [NAME]", Short: "List agent sessions and their wake mechanisms", Args: cobra.MaximumNArgs(1)}
 	return operation(a, cmd, api.ListSessions, &p, func(w io.Writer, got api.WakeList) {
 		if got.Paused {
-			fmt.Fprintln(w, `all wakes are paused; run "parley wake resume --all" to resume`)
+			fmt.Fprintln(w, `all wakes are paused; run "parley agent wake --all --on" to resume`)
 		}
 		type row struct {
 			agent api.AgentWakes
@@ -54,55 +50,164 @@ func (a *app) wakeSessionsCommand() *cobra.Command {
 	}, argument(0, &p.Agent))
 }
 
-func (a *app) wakeAllowCommand() *cobra.Command {
-	var p api.WakeAllowParams
-	var off bool
+// A wakeChange is what parley agent wake changes.
+type wakeChange struct {
+	of           string // an agent or team:NAME; empty for all agents
+	all          bool
+	on, off, now bool
+	allow        api.WakeAllowParams
+}
+
+func (a *app) agentWakeCommand() *cobra.Command {
+	var p wakeChange
 	cmd := &cobra.Command{
-		Use: "allow AGENT", Short: "Let mail start turns of an agent (operator)", Long: "Let mail start turns of an agent. Each turn spends tokens.", Args: cobra.ExactArgs(1),
+		Use: "wake NAME|team:NAME|--all", Short: "Say whether mail may wake an agent, and let it or stop it",
+		Long: `Say whether mail may wake an agent, and why not. A wake is a notice with an id and counts,
+never the text of a message. It starts a turn in an idle session, which spends tokens, so
+you must allow it once for each agent with --on (operator).
+
+With --off mail waits in the inbox until --on. With --off --now running turns end, too,
+also those of a team: agents that the hub runs are asked to stop and killed if they do
+not; in a terminal the guard denies the next tool call. The answer says for each agent
+what happened.`,
+		Example: `  parley agent wake builder
+  parley agent wake builder --on --per-hour 20
+  parley agent wake --all --off
+  parley agent wake team:core --off --now`,
+		Args: cobra.MaximumNArgs(1),
 	}
-	cmd.Flags().BoolVar(&off, "off", false, "no longer let mail start turns")
-	cmd.Flags().BoolVar(&p.Interrupt, "interrupt", false, "let critical mail from a coordinator interrupt a turn")
-	cmd.Flags().IntVar(&p.PerHour, "per-hour", 0, "maximum number of wakes per hour (default the hub's limit)")
-	cmd.Flags().BoolVar(&p.WithText, "with-text", false, "include your short messages in the notice; agents' text is never included")
-	return operation(a, cmd, api.AllowWake, &p, func(w io.Writer, got api.AgentWakes) {
-		if got.Allowed {
-			fmt.Fprintf(w, "mail may start turns of %s\n", got.Agent)
-		} else {
-			fmt.Fprintf(w, "mail does not start turns of %s\n", got.Agent)
+	f := cmd.Flags()
+	f.BoolVar(&p.all, "all", false, "all agents on the hub")
+	f.BoolVar(&p.on, "on", false, "let mail start turns")
+	f.BoolVar(&p.off, "off", false, "stop mail from starting turns")
+	f.BoolVar(&p.now, "now", false, "with --off: end running turns, too")
+	f.BoolVar(&p.allow.Interrupt, "interrupt", false, "with --on: let critical mail from a coordinator interrupt a turn")
+	f.IntVar(&p.allow.PerHour, "per-hour", 0, "with --on: maximum number of wakes per hour (default the hub's limit)")
+	f.BoolVar(&p.allow.WithText, "with-text", false, "with --on: include your short messages in the notice; agents' text is never included")
+	cmd.MarkFlagsMutuallyExclusive("on", "off")
+
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 {
+			p.of = args[0]
 		}
-	}, argument(0, &p.Agent), func(context.Context, []string) error {
-		p.Allow = !off
-		return nil
+		if p.all == (p.of != "") {
+			return usagef("name an agent, a team as team:NAME, or give --all").WithHint("for example: parley agent wake builder --on")
+		}
+		if p.now && !p.off {
+			return usagef("--now ends turns together with --off")
+		}
+		isSetting := f.Changed("interrupt") || f.Changed("per-hour") || f.Changed("with-text")
+		if isSetting && (!p.on || p.all) {
+			return usagef("--interrupt, --per-hour and --with-text need a NAME and --on")
+		}
+		c, err := a.client()
+		if err != nil {
+			return err
+		}
+		return a.changeWake(cmd.Context(), c, p, isSetting)
+	}
+	return cmd
+}
+
+// changeWake shows whether mail may wake agents, or changes it.
+func (a *app) changeWake(ctx context.Context, c *rpc.Client, p wakeChange, isSetting bool) error {
+	switch {
+	case p.off && p.now:
+		return answer(ctx, a, api.StopTurns, api.StopTurnsParams{Of: p.of, All: p.all}, writeStopped)
+	case !p.on && !p.off:
+		return a.showWake(ctx, p)
+	case p.all:
+		return a.pauseWake(ctx, api.WakePauseParams{All: true}, p.off)
+	}
+
+	names, err := namedAgents(ctx, c, p.of)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if p.off {
+			err = a.pauseWake(ctx, api.WakePauseParams{Agent: name}, true)
+		} else {
+			p.allow.Agent = name
+			err = a.allowWake(ctx, c, p.allow, isSetting)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// namedAgents returns the agents that a word names: one, or the members of team:NAME.
+func namedAgents(ctx context.Context, c *rpc.Client, of string) (out []hub.AgentID, err error) {
+	team, isTeam := strings.CutPrefix(of, "team:")
+	if !isTeam {
+		return []hub.AgentID{hub.AgentID(of)}, nil
+	}
+	got, err := rpc.Call(ctx, c, api.Team, api.TeamParams{Action: "show", Team: hub.TeamID(team)})
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range got.Team.Members {
+		out = append(out, m.Agent)
+	}
+	return out, nil
+}
+
+// pauseWake stops mail from starting turns of one agent or all, or ends that.
+func (a *app) pauseWake(ctx context.Context, p api.WakePauseParams, off bool) error {
+	o := api.ResumeWake
+	if off {
+		o = api.PauseWake
+	}
+	return answer(ctx, a, o, p, func(w io.Writer, got api.PauseState) {
+		of := cmp.Or(string(got.Agent), "all agents")
+		if got.Paused {
+			fmt.Fprintf(w, "the wakes of %s are paused; mail waits in the inbox\n", of)
+			return
+		}
+		fmt.Fprintf(w, "wakes of %s are on\n", of)
 	})
 }
 
-func (a *app) wakePauseCommand(verb, short string, o rpc.Operation[*api.Services, api.WakePauseParams, api.PauseState]) *cobra.Command {
-	var p api.WakePauseParams
-	cmd := &cobra.Command{Use: verb + " AGENT | --all", Short: short + " (operator)", Args: cobra.MaximumNArgs(1)}
-	cmd.Flags().BoolVar(&p.All, "all", false, "all agents on the hub")
-	return operation(a, cmd, o, &p, func(w io.Writer, got api.PauseState) {
-		state := "on"
-		if got.Paused {
-			state = "paused"
-		}
-		fmt.Fprintf(w, "wakes of %s are %s\n", cmp.Or(string(got.Agent), "all agents"), state)
-	}, argument(0, &p.Agent))
+// allowWake lets mail start turns of an agent. Settings from before stay if none is given.
+func (a *app) allowWake(ctx context.Context, c *rpc.Client, p api.WakeAllowParams, isSetting bool) error {
+	now, err := rpc.Call(ctx, c, api.ListSessions, api.AgentNameParams{Agent: p.Agent})
+	if err != nil {
+		return err
+	}
+	if _, err := rpc.Call(ctx, c, api.ResumeWake, api.WakePauseParams{Agent: p.Agent}); err != nil {
+		return err
+	}
+	isAllowed := len(now.Agents) == 1 && now.Agents[0].Allowed
+	if isAllowed && !isSetting {
+		return a.showWake(ctx, wakeChange{of: string(p.Agent)})
+	}
+	p.Allow = true
+	return answer(ctx, a, api.AllowWake, p, func(w io.Writer, got api.AgentWakes) {
+		fmt.Fprintf(w, "mail may start turns of %s\n", got.Agent)
+	})
 }
 
-func (a *app) wakeTestCommand() *cobra.Command {
-	var p api.WakeTestParams
-	cmd := &cobra.Command{
-		Use: "test AGENT", Short: "Wake an agent without mail (operator)",
-		Long: `Wake an agent without mail, wait until a turn begins, and print the mechanism and the
-time in seconds.`,
-		Args: cobra.ExactArgs(1),
+// showWake says whether mail may wake agents, and why not.
+func (a *app) showWake(ctx context.Context, p wakeChange) error {
+	if strings.HasPrefix(p.of, "team:") {
+		return usagef("give --on or --off for %s", p.of).WithHint("to see the wakes of all agents: parley agent wake --all")
 	}
-	cmd.Flags().Var(&p.Seconds, "seconds", "seconds to wait for the turn (default 60)")
-	return operation(a, cmd, api.TestWake, &p, func(w io.Writer, got api.ProbeReport) {
-		if got.Proven {
-			fmt.Fprintf(w, "%s began a turn after %.1f s, by %s\n", got.Agent, got.Seconds, got.Mechanism)
-			return
+	return answer(ctx, a, api.ListSessions, api.AgentNameParams{Agent: hub.AgentID(p.of)}, func(w io.Writer, got api.WakeList) {
+		if got.Paused {
+			fmt.Fprintln(w, `all wakes are paused; "parley agent wake --all --on" lets mail start turns again`)
 		}
-		fmt.Fprintf(w, "%s did not begin a turn: %s\n", got.Agent, cmp.Or(got.Detail, got.State))
-	}, argument(0, &p.Agent))
+		for _, one := range got.Agents {
+			detail, hint := wakeProblem(one)
+			switch {
+			case !one.Allowed:
+				fmt.Fprintf(w, "mail does not start turns of %s: its user has not allowed it: parley agent wake %[1]s --on\n", one.Agent)
+			case detail != "":
+				fmt.Fprintf(w, "mail does not start turns of %s: %s; %s\n", one.Agent, detail, hint)
+			default:
+				fmt.Fprintf(w, "mail may start turns of %s\n", one.Agent)
+			}
+		}
+	})
 }

@@ -70,7 +70,7 @@ func (a *app) agentWindowCommand() *cobra.Command {
 		Long: `Make a key with which an editor shows one kept agent, and write it to a file that only you
 can read. With the key the editor can show the agent's sessions, prompt the agent and
 answer its questions, and nothing else. The journal names the window behind each prompt
-and each answer. "parley agent kept" lists the windows; --revoke makes a key useless.`,
+and each answer. "parley agent list --kept" lists the windows; --revoke makes a key useless.`,
 		Example: `  parley agent window builder
   parley agent window builder --label zed --file ~/zed-builder.key
   parley agent window builder --revoke zed`,

@@ -129,5 +129,5 @@ func meetInWindow(t *testing.T, c client.Client) {
 	}
 	keys.Close()
 	<-running.done
-	contains(t, h.operator("audit", "--action", "agent.answered", "--json").out, "editor")
+	contains(t, h.operator("hub", "journal", "--action", "agent.answered", "--json").out, "editor")
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func (a *app) workqCommand() *cobra.Command {
-	cmd := group("workq", "Claim items from the hub's queue", a.workqAddCommand(), a.workqNextCommand(), a.workqClaimCommand(), a.workqReleaseCommand(), a.workqDoneCommand(), a.workqListCommand())
+	cmd := noun("workq", "Claim items from the hub's queue", a.workqListCommand(), a.workqAddCommand(), a.workqNextCommand(), a.workqClaimCommand(), a.workqReleaseCommand(), a.workqDoneCommand())
 	cmd.Long = `Claim items from the hub's own queue. An item is any name that agents agree on, such as
 an issue number, and has one owner. Added items wait until an agent asks for the next
 one; a released item is free again until it is done. A handoff that names an item as

@@ -65,7 +65,7 @@ func TestDocs(t *testing.T) {
 		}
 	})
 	for page, words := range map[string][]string{
-		"docs/spikes/session-injection.md": {"feasible", "parley probe", "fallbacks/inbox-only.md"},
+		"docs/spikes/session-injection.md": {"feasible", "parley agent test", "fallbacks/inbox-only.md"},
 		"docs/spikes/wake.md":              {"feasible", "wake", "fallbacks/no-wake.md"},
 		"docs/spikes/workq.md":             {"feasible", "workq", "fallbacks/manual-ownership.md"},
 	} {
@@ -115,7 +115,7 @@ func TestFirstLines(t *testing.T) {
 			if strings.HasPrefix(line, "$ ") {
 				typed++
 			}
-			if strings.Contains(line, "parley root add") && !strings.Contains(line, "--yes") {
+			if strings.Contains(line, "parley hub folder add") && !strings.Contains(line, "--yes") {
 				t.Errorf("%q asks a question", line)
 			}
 		}

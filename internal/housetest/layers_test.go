@@ -297,6 +297,7 @@ var owners = map[string][]string{
 	"charm.land/bubbletea/v2":                  {"internal/desk/watch"},
 	"github.com/charmbracelet/x/ansi":          {"internal/desk/watch"}, // the width of text, as the module above measures it
 	"github.com/spf13/cobra":                   {"cmd/parley"},
+	"github.com/spf13/pflag":                   {"cmd/parley"},             // the flags of the module above
 	"golang.org/x/mod":                         {"internal/ground/attest"}, // signed notes and Merkle trees
 
 	"github.com/secure-systems-lab/go-securesystemslib": {"internal/ground/attest"}, // DSSE

@@ -188,7 +188,7 @@ func Command(name string) ([]string, error) {
 	c, err := lookup(name, Agents())
 	if err != nil {
 		return nil, hub.Errorf(hub.CodeDegraded, "cli.Command", "%w", err).
-			WithHint("run \"parley agents detect\" to list the known CLIs; give any other one as a command after --")
+			WithHint("run \"parley agent clis\" to list the known CLIs; give any other one as a command after --")
 	}
 	if _, err := exec.LookPath(c.ACP[0]); err != nil {
 		e := hub.Errorf(hub.CodeDegraded, "cli.Command", "%s is not installed: %s is not on the PATH", c.Title, c.ACP[0])

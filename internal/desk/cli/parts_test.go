@@ -164,7 +164,7 @@ func TestPermanentFilesAreKnownAgain(t *testing.T) {
 	}
 }
 
-// TestCLIAsJSON holds that the JSON of a CLI has the members that parley agents detect
+// TestCLIAsJSON holds that the JSON of a CLI has the members that parley agent clis
 // documents and no others.
 func TestCLIAsJSON(t *testing.T) {
 	for _, c := range Agents() {

@@ -147,7 +147,7 @@ func (d *contractsDemo) stop(ctx context.Context) {
 	call(ctx, &d.script, d.ci, coordination.VerifyWork, contract.Verification{
 		InContract: d.of(), As: contract.As{Repo: "backend-api"}, Result: contract.VerifySuccess, Evidence: contract.Evidence{Commit: commitID("b2"), Check: contractTests, Against: got.Version},
 	})
-	d.tell("", "CI tests the branch at b2 against version 2, and it passes. May it be merged? parley can-merge --repo backend-api --commit b2")
+	d.tell("", "CI tests the branch at b2 against version 2, and it passes. May it be merged? parley contract can-merge --repo backend-api --commit b2")
 	d.merge(ctx, "b2", hub.AnswerNo)
 }
 
@@ -173,7 +173,7 @@ func (d *contractsDemo) audit(ctx context.Context) {
 	if got := call(ctx, &d.script, d.operator, api.Verify, api.VerifyParams{}); !got.Clean() {
 		d.failf("the records are inconsistent: %v", got.Findings)
 	}
-	d.tell("", "Every step is in the hub's journal, which parley audit verify compares with the records.")
+	d.tell("", "Every step is in the hub's journal, which parley hub verify compares with the records.")
 }
 
 // extend lets the provider make the change without breaking anybody.

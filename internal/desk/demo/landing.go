@@ -68,7 +68,7 @@ func (d *landingDemo) begin(ctx context.Context) {
 	})
 	call(ctx, &d.script, d.operator, api.SetLanding, api.LandingParams{Repo: d.repo, Into: "main", Checks: []string{"memory"}, Review: hub.ReviewerNone, By: hub.LandingAuto})
 	d.tell("", "A hub starts beside the repository of an app that uses 2 MB. You allow one check, memory, which fails above 10 MB,")
-	d.tell("", "and let changes land when it passes: parley landing set --into main --check memory --no-review --by auto")
+	d.tell("", "and let changes land when it passes: parley land policy set --into main --check memory --no-review --by auto")
 	for _, name := range []string{"ada", "ben", "cleo"} {
 		d.agents[name] = d.add(ctx, hub.AgentID(name), hub.RoleExecutor)
 	}

@@ -52,10 +52,16 @@ type span struct{ from, to int }
 const (
 	firstMark = "# >>> parley guard >>>"
 	lastMark  = "# <<< parley guard <<<"
-	madeMark  = "# parley guard install made this file."
-	aboutMark = "# Added by parley guard install; parley guard remove takes it out."
+	madeMark  = "# parley files guard on made this file."
+	aboutMark = "# Added by parley files guard on; parley files guard off takes it out."
 	newHook   = "#!/bin/sh\n"
 )
+
+// wasMade reports whether Install made the file of a block, also an Install of before, which wrote
+// another line.
+func wasMade(block []byte) bool {
+	return bytes.Contains(block, []byte(madeMark)) || bytes.Contains(block, []byte("# parley guard"+" install made this file."))
+}
 
 // FindHook returns the pre-commit hook of the repository around dir. program is the command
 // line of parley, with its flags.
@@ -241,8 +247,7 @@ func (h GitHook) Install() (changed bool, err error) {
 	if h.before != nil {
 		mode = h.mode
 		part := h.before[h.block.from:h.block.to]
-		made := bytes.Contains(part, []byte(madeMark))
-		at, block := h.block, h.text(made)
+		at, block := h.block, h.text(wasMade(part))
 		if len(part) == 0 {
 			at, block = h.place()
 		} else if !bytes.HasSuffix(part, []byte("\n")) {
@@ -283,7 +288,7 @@ func (h GitHook) Remove() (changed bool, err error) {
 		from--
 	}
 	after := slices.Concat(h.before[:from], h.before[h.block.to:])
-	if string(after) == newHook && bytes.Contains(part, []byte(madeMark)) {
+	if string(after) == newHook && wasMade(part) {
 		err = h.refusal(op, os.Remove(h.File))
 		return err == nil, err
 	}

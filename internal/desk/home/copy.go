@@ -41,7 +41,7 @@ func CopyStore(ctx context.Context, o StoreCopy) (records.Audit, error) {
 	to, toFiles := sqliteHome(o.To)
 	switch {
 	case fromFiles && toFiles:
-		return records.Audit{}, hub.Errorf(hub.CodeInvalid, op, "both stores are on SQLite").WithHint("use parley backup to copy the hub")
+		return records.Audit{}, hub.Errorf(hub.CodeInvalid, op, "both stores are on SQLite").WithHint("use parley hub backup to copy the hub")
 	case !fromFiles && !toFiles:
 		return records.Audit{}, hub.Errorf(hub.CodeInvalid, op, "one of the stores must be sqlite:FOLDER").WithHint("pg_dump and pg_restore copy a PostgreSQL database")
 	case (fromFiles && from == "") || (toFiles && to == ""):

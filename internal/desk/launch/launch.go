@@ -187,7 +187,7 @@ func (l *Launch) checkVersion(ctx context.Context, binary string) error {
 	case problem != "":
 		l.Note(fmt.Sprintf("%s: %s", l.CLI.Title, problem))
 	case last != "" && last != version:
-		l.Note(fmt.Sprintf(`%s changed from %s to %s; run "parley wake test %s" to check that mail still starts a turn`, l.CLI.Title, last, version, l.identity.Agent))
+		l.Note(fmt.Sprintf(`%s changed from %s to %s; run "parley agent test %s" to check that mail still starts a turn`, l.CLI.Title, last, version, l.identity.Agent))
 	}
 	l.identity.Program = program
 	l.identity.Version = version

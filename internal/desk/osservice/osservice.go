@@ -7,7 +7,7 @@
 // file behind. The package prints nothing and asks no questions.
 //
 // The files for all systems are tested here; the commands of systemd are tested through
-// parley service in cmd/parley.
+// parley hub service in cmd/parley.
 package osservice
 
 import (
@@ -108,7 +108,7 @@ func (s *Service) installed() (string, error) {
 func (s *Service) Require() error {
 	installed, err := s.Installed()
 	if err == nil && !installed {
-		return hub.Errorf(hub.CodeNotFound, "osservice.Require", "no service is installed: %s does not exist", s.File).WithHint(`run "parley service install" to install it`)
+		return hub.Errorf(hub.CodeNotFound, "osservice.Require", "no service is installed: %s does not exist", s.File).WithHint(`run "parley hub service install" to install it`)
 	}
 	return err
 }

@@ -41,7 +41,7 @@ const Name = checkfile.Name
 const Example = `# The agents in this folder: "parley up" starts them, "parley down" stops them.
 agents:
   planner:
-    cli: claude          # "parley agents detect" lists the known agents
+    cli: claude          # "parley agent clis" lists the known agents
     dir: .               # working folder, relative to this file; agents cannot share one
     worktree: true       # work in a separate git worktree, on the branch parley/planner
     role: coordinator    # coordinator, researcher, executor, reviewer or integrator

@@ -71,7 +71,7 @@ func TestParseRefuses(t *testing.T) {
 		{"a folder that is not there", "agents: {a: {command: [my-agent], dir: nowhere}}", "is not a folder", ""},
 		{"a time that is negative", "agents: {a: {command: [my-agent], hang: -1s}}", "must not be negative", ""},
 		{"a program that is not there", "agents: {a: {command: [no-such-agent]}}", "no program named no-such-agent on the PATH", ""},
-		{"an agent that is not known", "agents: {a: {cli: claud}}", `unknown agent CLI "claud"`, "parley agents detect"},
+		{"an agent that is not known", "agents: {a: {cli: claud}}", `unknown agent CLI "claud"`, "parley agent clis"},
 		{"a team without a goal", "agents: {a: {command: [my-agent]}}\nteams:\n  t: {members: {a: executor}}", "line 3: team t: a goal is required", ""},
 		{"a team without members", "agents: {a: {command: [my-agent]}}\nteams: {t: {goal: x}}", "members are required", ""},
 		{"a member with a role that does not exist", "agents: {a: {command: [my-agent]}}\nteams: {t: {goal: x, members: {a: boss}}}", `member a: unknown role "boss"`, ""},

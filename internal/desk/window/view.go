@@ -239,7 +239,7 @@ func (v *view) say(text string) {
 
 // sayAsk names a question that no turn of this window waits for.
 func (v *view) sayAsk(one *ask) {
-	v.say(fmt.Sprintf("%s asks: %s\nIt waits for an answer: parley agent answer %s %d yes, or no. A prompt shows the question here, too.", v.agent, one.Text, v.agent, one.ID))
+	v.say(fmt.Sprintf("%s asks: %s\nIt waits for an answer: parley approve q%d, or deny q%[3]d. A prompt shows the question here, too.", v.agent, one.Text, one.ID))
 }
 
 // begin gives the hub a prompt and returns its turn and the channel that gets the end of it.

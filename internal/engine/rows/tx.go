@@ -88,7 +88,7 @@ func (t *tx) Foreign() error { return t.foreign }
 // must not go on.
 func foreignRow(seq int64) error {
 	return hub.Errorf(hub.CodeDegraded, "store.Append", "the journal has a row %d that this hub did not write; the hub stopped writing", seq).
-		WithHint("end the other program that writes to the database, run parley audit verify, and start the hub again")
+		WithHint("end the other program that writes to the database, run parley hub verify, and start the hub again")
 }
 
 // Change runs an engine's own statement that writes and returns how many rows it

@@ -66,7 +66,7 @@ func (c *conn) dump(op string, t rows.DumpTable, emit func(table string, row []b
 		row.Reset()
 		if column := encodeRow(&row, st, columns); column != "" {
 			return hub.Errorf(hub.CodeDegraded, op, "row %d of %s has a value in %s that is neither text nor a whole number", n, t.Name, column).
-				WithHint("the hub never writes this; run \"parley audit verify\" to check its records")
+				WithHint("the hub never writes this; run \"parley hub verify\" to check its records")
 		}
 		if err := emit(t.Name, row.Bytes()); err != nil {
 			return err

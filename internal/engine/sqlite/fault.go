@@ -26,7 +26,7 @@ var errFull = errors.New("the disk is full")
 
 func fullError(op string, err error) error {
 	return hub.Errorf(hub.CodeDegraded, op, "%w: %v", errFull, err).
-		WithHint("free space on the disk of the hub's home, or move old records to another disk with parley archive; the hub then continues by itself")
+		WithHint("free space on the disk of the hub's home, or move old records to another disk with parley hub archive; the hub then continues by itself")
 }
 
 // room returns the free bytes on the disk of the database; as many as there can be

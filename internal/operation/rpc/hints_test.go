@@ -16,7 +16,7 @@ func TestHints(t *testing.T) {
 	err := hub.Errorf(hub.CodeNotFound, "test", "nothing").WithHint("{query} lists your messages; {no.such} and {} stay")
 	for surface, want := range map[rpc.Surface]string{
 		rpc.Methods:  "acp/query lists your messages; {no.such} and {} stay",
-		rpc.Commands: "parley query lists your messages; {no.such} and {} stay",
+		rpc.Commands: "parley log --whole lists your messages; {no.such} and {} stay",
 		rpc.Tools:    "acp_query lists your messages; {no.such} and {} stay",
 	} {
 		if got := rpc.Describe(err, surface).Hint; got != want {

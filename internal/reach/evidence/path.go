@@ -71,7 +71,7 @@ func under(dir, path string) (rel string, ok bool) {
 // outside is the one answer for every path that is not under a root.
 func outside(path string) error {
 	return hub.Errorf(hub.CodeDenied, "evidence.Inspector", "%s is not under a root", show(path)).
-		WithHint("the operator adds one with: parley root add DIR")
+		WithHint("the operator adds one with: parley hub folder add DIR")
 }
 
 // find opens path under the first root that has it. also counts the further

@@ -551,7 +551,7 @@ func (c *Client) State() hub.Capability {
 	defer c.mu.Unlock()
 	switch {
 	case c.o.Token == "":
-		return hub.Capability{State: hub.Unverified, Detail: "wakes by hooks only; test them with parley probe gateway"}
+		return hub.Capability{State: hub.Unverified, Detail: "wakes by hooks only; test them with parley doctor --gateway"}
 	case c.link != nil:
 		h := c.link.hello
 		return hub.Capability{State: hub.Verified, Enabled: true, Detail: fmt.Sprintf("OpenClaw %s, protocol %d, %s", h.Server.Version, h.Protocol, strings.Join(h.Auth.Scopes, " "))}

@@ -94,11 +94,11 @@ func (c *Client) Probe(ctx context.Context, at hub.Time) Report {
 func (p *probed) session() (_ string, err error) {
 	name, scope := sessionChannel{p.Client}.method()
 	if err := p.usable(p.ctx, name, scope); err != nil || p.o.Session == ModeRun {
-		return "the method exists and its scope is granted; parley probe AGENT starts a turn with it", err
+		return "the method exists and its scope is granted; parley agent test AGENT starts a turn with it", err
 	}
 
 	// A session of its own is made and deleted, so that no transcript of a user gets the line.
-	const key, text = "agent:main:parley-probe", "[parley probe] no message waits"
+	const key, text = "agent:main:parley-probe", "[parley agent test] no message waits"
 	if err := p.try("sessions.create", map[string]any{"key": key}, nil); err != nil {
 		return "", err
 	}
@@ -136,7 +136,7 @@ func (p *probed) wake() (string, error) {
 	if err := w.Check(p.ctx); err != nil {
 		return "", err
 	}
-	params := map[string]any{"mode": "next-heartbeat", "text": "[parley probe] no message waits"}
+	params := map[string]any{"mode": "next-heartbeat", "text": "[parley agent test] no message waits"}
 	if w.hooks() {
 		p.steps = append(p.steps, w.mechanism())
 		return "accepted by the hooks; this does not prove a turn", p.hook(p.ctx, params)

@@ -27,7 +27,7 @@ type Exchange struct {
 func NewExchange(c *Client, base string) (*Exchange, error) {
 	if base == "" {
 		return nil, hub.Errorf(hub.CodeNotEnabled, "peer.NewExchange", "no exchange is configured").
-			WithHint("name one: parley discover --exchange URL")
+			WithHint("name one: parley peer find --exchange URL")
 	}
 	base, err := federation.ParseEndpoint(base)
 	if err != nil {

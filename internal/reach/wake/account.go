@@ -101,13 +101,13 @@ func (a *agentRecord) blocked() (string, error) {
 	}
 	switch {
 	case all.Paused:
-		return "the operator has paused all wakes: parley wake resume --all", nil
+		return "the operator has paused all wakes: parley agent wake --all --on", nil
 	case a.account.Paused:
-		return fmt.Sprintf("its wakes are paused: parley wake resume %s", a.agent), nil
+		return fmt.Sprintf("its wakes are paused: parley agent wake %s --on", a.agent), nil
 	case !a.account.Allowed:
-		return fmt.Sprintf("its user has not allowed wakes: parley wake allow %s", a.agent), nil
+		return fmt.Sprintf("its user has not allowed wakes: parley agent wake %s --on", a.agent), nil
 	case a.account.Disarmed != "":
-		return fmt.Sprintf("disarmed, because %s: parley wake resume %s", a.account.Disarmed, a.agent), nil
+		return fmt.Sprintf("disarmed, because %s: parley agent wake %s --on", a.account.Disarmed, a.agent), nil
 	}
 
 	// The agent must be active, and needs a key to fetch its messages.

@@ -42,5 +42,5 @@ func (g *Machine) StoppedIn(rd hub.Reader, agent hub.AgentID) (string, error) {
 	if err != nil || !isStopped {
 		return "", err
 	}
-	return fmt.Sprintf("the operator stopped %s; parley wake resume %[1]s undoes it, or parley wake resume --all if all agents were stopped", agent), nil
+	return fmt.Sprintf("the operator stopped %s; parley agent wake %[1]s --on undoes it, or parley agent wake --all --on if all agents were stopped", agent), nil
 }

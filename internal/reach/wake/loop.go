@@ -108,7 +108,7 @@ func together(m, cause hub.Message, group []hub.AgentID) bool {
 }
 
 func released(to hub.AgentID) string {
-	return fmt.Sprintf("; the operator can release it: parley wake resume %s", to)
+	return fmt.Sprintf("; the operator can release it: parley agent wake %s --on", to)
 }
 
 // changesTask reports whether a message of a type means that a task went on: it was

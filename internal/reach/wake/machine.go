@@ -272,7 +272,7 @@ func (g *Machine) Capability(kind hub.Channel) hub.Capability {
 	case !ok:
 		return hub.Capability{State: hub.Unverified, Detail: "not checked yet"}
 	case startsTurns(kind) && len(g.common.Allowed) == 0:
-		return hub.Capability{State: hub.Unverified, Detail: "no agent may be woken yet: parley wake allow NAME"}
+		return hub.Capability{State: hub.Unverified, Detail: "no agent may be woken yet: parley agent wake NAME --on"}
 	case startsTurns(kind) && g.common.Paused:
 		out.Detail = "paused by the operator" // each row of the ledger says so
 	}

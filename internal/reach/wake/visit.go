@@ -489,7 +489,7 @@ func (v *visitor) tell(text string) error {
 	if err := hub.WriteMeta(v.tx, commonKey, all); err != nil {
 		return err
 	}
-	msg, err := v.mail.TellOperator(v.tx, map[string]any{"code": hub.CodeRateLimited, "message": text + "; run \"parley wake sessions\" to list all agents", "agent": v.agent})
+	msg, err := v.mail.TellOperator(v.tx, map[string]any{"code": hub.CodeRateLimited, "message": text + "; run \"parley agent sessions\" to list all agents", "agent": v.agent})
 	if err == nil && msg.ID != "" {
 		v.told = append(v.told, msg)
 	}

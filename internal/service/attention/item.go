@@ -244,13 +244,13 @@ func questionItem(q Question) Item {
 		Since:   q.Since,
 		Fact:    fmt.Sprintf("%s asks before it continues", q.Agent),
 		Title:   q.Text,
-		Command: "parley agent kept",
+		Command: "parley agent list --kept",
 		Answer:  Answer{Question: q.Number},
 	}
 	if q.Once != "" {
 		i.Yes = "allow once"
 		i.Answer.Choice = q.Once
-		i.Command = fmt.Sprintf("parley agent answer %s yes", id)
+		i.Command = fmt.Sprintf("parley approve q%d", q.Number)
 	}
 	return i
 }
@@ -334,7 +334,7 @@ func troubleItem(t Trouble) Item {
 		Command: "parley agent list",
 	}
 	if t.Kind == KindSuspended {
-		i.Command = "parley agent reset " + string(t.Agent)
+		i.Command = "parley agent resume --suspension " + string(t.Agent)
 	}
 	return i
 }
@@ -347,7 +347,7 @@ func blockedItem(b Blocked) Item {
 		Since:   b.Since,
 		Fact:    fmt.Sprintf("%s has waited since %s for a file that %s holds", b.Agent, minute(b.Since), b.Holder),
 		Title:   b.Path,
-		Command: "parley release --id " + string(b.Reservation),
+		Command: "parley files release --id " + string(b.Reservation),
 	}
 }
 
@@ -371,11 +371,11 @@ func mergeItem(k hub.Conflict) Item {
 		Since:   k.At,
 		Fact:    fmt.Sprintf("two versions of an artifact in team %s must be merged", k.Team),
 		Title:   fmt.Sprintf("version %d of %s", k.Version, k.Artifact),
-		Command: fmt.Sprintf("parley team artifact log %s %s", k.Team, k.Artifact),
+		Command: fmt.Sprintf("parley team document log %s %s", k.Team, k.Artifact),
 	}
 	if k.Result > 0 {
 		i.Fact = fmt.Sprintf("a merge in team %s needs a signature", k.Team)
-		i.Command = fmt.Sprintf("parley team artifact merge %s %s --sign-off", k.Team, k.Artifact)
+		i.Command = fmt.Sprintf("parley team document merge %s %s --sign-off", k.Team, k.Artifact)
 	}
 	return i
 }
@@ -400,7 +400,7 @@ func reviewItem(v hub.Review) Item {
 		Since:   v.AskedAt,
 		Fact:    fmt.Sprintf("a change waits for the review of %s since %s", v.Reviewer, minute(v.AskedAt)),
 		Title:   v.Subject(),
-		Command: fmt.Sprintf("parley review %s approve", v.ID),
+		Command: fmt.Sprintf("parley land review %s approve", v.ID),
 	}
 	if len(v.Authors) > 0 {
 		i.Agent = v.Authors[0]
@@ -418,7 +418,7 @@ func lateItem(t Task) Item {
 		Fact:    fmt.Sprintf("a task of %s has been late since %s", t.To, minute(t.Due)),
 		Title:   t.Title,
 		Private: t.Restricted,
-		Command: "parley handoff show " + cmp.Or(string(t.ShortID), string(t.ID)),
+		Command: "parley show " + cmp.Or(string(t.ShortID), string(t.ID)),
 	}
 }
 
@@ -431,7 +431,7 @@ func (l lister) overdue(o Overdue) Item {
 		Fact:    fmt.Sprintf("%s did not acknowledge a message from %s by %s", names(o.Missing), o.Message.From, minute(o.By)),
 		Title:   l.title(o.Message),
 		Private: o.Message.Policy.Sensitivity == hub.SensitivityHigh,
-		Command: "parley trace " + l.name(string(o.Message.ID)),
+		Command: "parley show " + l.name(string(o.Message.ID)),
 	}
 }
 
@@ -455,7 +455,7 @@ func (l lister) mail(e hub.Envelope) Item {
 		Fact:    fmt.Sprintf("%s wrote to you", e.From),
 		Title:   l.title(e),
 		Private: e.Policy.Sensitivity == hub.SensitivityHigh,
-		Command: fmt.Sprintf("parley respond %s TEXT --as-operator", l.name(string(e.ID))),
+		Command: fmt.Sprintf("parley reply %s TEXT --as-operator", l.name(string(e.ID))),
 	}
 	if e.From == hub.Self {
 		i.Command = "parley inbox --as-operator"

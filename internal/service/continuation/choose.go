@@ -56,7 +56,7 @@ func (s *Service) Continue(ctx context.Context, actor hub.Caller, r Request) (hu
 		return hub.Continuation{}, hub.Errorf(hub.CodeConflict, op, "the task is offered to %s already", t.open.To).WithHint("parley handoff release %s frees it", t.open.Next)
 	}
 	if s.agents.Working(ctx, h.To) {
-		return hub.Continuation{}, hub.Errorf(hub.CodeConflict, op, "%s is working now", h.To).WithHint("parley pause %s --now ends its turn", h.To)
+		return hub.Continuation{}, hub.Errorf(hub.CodeConflict, op, "%s is working now", h.To).WithHint("parley agent wake %s --off --now ends its turn", h.To)
 	}
 	kept, _, err := s.agents.Kept(ctx, h.To)
 	if err != nil {

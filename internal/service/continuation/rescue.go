@@ -125,7 +125,7 @@ func (s *Service) rescue(ctx context.Context, op string, actor hub.Caller, id hu
 	r, err := hub.Read(ctx, s.store, func(rd hub.Reader) (hub.Rescue, error) { return rd.Continuations().Rescue(id) })
 	isAllowed := actor.IsOperator() || (err == nil && r.Agent == actor.ID)
 	if hub.CodeOf(err) == hub.CodeNotFound || !isAllowed {
-		return hub.Rescue{}, hub.Errorf(hub.CodeNotFound, op, "no rescue %.30q", id).WithHint("parley rescue list shows them")
+		return hub.Rescue{}, hub.Errorf(hub.CodeNotFound, op, "no rescue %.30q", id).WithHint("parley files kept shows them")
 	}
 	return r, err
 }

@@ -318,7 +318,7 @@ func (x *readiness) isFirst(c coord.Contract, other string) bool {
 		x.out.Opened = append(x.out.Opened, "first: "+c.Name+": "+text)
 		return true
 	}
-	x.no(c.Name, text, other, fmt.Sprintf("deploy it and record that: parley deployed %s --env %s --commit COMMIT; or --first for the first deployment", other, x.candidate.Env))
+	x.no(c.Name, text, other, fmt.Sprintf("deploy it and record that: parley contract deployed %s --env %s --commit COMMIT; or --first for the first deployment", other, x.candidate.Env))
 	return false
 }
 

@@ -406,7 +406,7 @@ func (x *readiness) unproved(c coord.Contract, p point, got proof, want version)
 	}
 	again := fmt.Sprintf("run its test: parley check run %s --commit %s --contract %q", got.names[0], shortID(p.commit), fmt.Sprintf("%s@%d", c.Name, want.n))
 	if p.home.Path == "" {
-		again = fmt.Sprintf("run its test in CI: parley impl verify %q --repo %s --commit %s --check %s --version %d", c.Name, who, cmp.Or(shortID(p.commit), "COMMIT"), got.names[0], want.n)
+		again = fmt.Sprintf("run its test in CI: parley contract verify %q --repo %s --commit %s --check %s --version %d", c.Name, who, cmp.Or(shortID(p.commit), "COMMIT"), got.names[0], want.n)
 	}
 	if a, ok := got.failed[want]; ok {
 		return lack{fmt.Sprintf("%s on this commit against version %d ended with %s", a.check, want.n, a.result), who, "correct the code, then " + again}

@@ -367,5 +367,5 @@ func (a knownAnswer) event() event {
 	if a.Answer == hub.AnswerNo {
 		fact = fmt.Sprintf("commit %s of %s can no longer merge", commit, c.Repo)
 	}
-	return event{EventCanMerge, c.Commit, fact, fmt.Sprintf("parley can-merge --project %s --repo %s --commit %s", c.Project, c.Repo, c.Commit)}
+	return event{EventCanMerge, c.Commit, fact, fmt.Sprintf("parley contract can-merge --project %s --repo %s --commit %s", c.Project, c.Repo, c.Commit)}
 }

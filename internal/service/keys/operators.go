@@ -47,7 +47,7 @@ func (s *Service) AddOperator(ctx context.Context, actor hub.Caller, name string
 			return err
 		case slices.ContainsFunc(live, func(k hub.Key) bool { return k.Label == name }):
 			return hub.Errorf(hub.CodeConflict, op, "%s is already an operator", name).
-				WithHint("to get a new key, remove the old one first: parley operator remove %s", name)
+				WithHint("to get a new key, remove the old one first: parley hub operator remove %s", name)
 		case len(live) >= maxKeys:
 			return hub.Errorf(hub.CodeConflict, op, "the hub already has %d operators", len(live))
 		}
@@ -102,7 +102,7 @@ func (s *Service) RemoveOperator(ctx context.Context, actor hub.Caller, name str
 	return s.update(ctx, "remove the operator "+name, func(tx hub.Tx) error {
 		n, err := revoke(tx, actor, hub.Operator, name, s.clock.Now())
 		if err == nil && n == 0 {
-			err = hub.Errorf(hub.CodeNotFound, op, "no operator named %s", name).WithHint("parley operator list shows the operators")
+			err = hub.Errorf(hub.CodeNotFound, op, "no operator named %s", name).WithHint("parley hub operator shows the operators")
 		}
 		return err
 	})

@@ -77,7 +77,7 @@ func (w *worker) holdForPolicy(ctx context.Context, e hub.LandingEntry, reason s
 
 // policyLine returns the line that changes the policy of an entry.
 func policyLine(e hub.LandingEntry, more string) string {
-	return fmt.Sprintf("parley landing set --repo %s --into %s %s", e.Repository, e.Into, more)
+	return fmt.Sprintf("parley land policy set --repo %s --into %s %s", e.Repository, e.Into, more)
 }
 
 // missingReview is the missing review of an entry.
@@ -86,7 +86,7 @@ func missingReview(e hub.LandingEntry, who, why string) []hub.GateMissing {
 	if why != "" {
 		what += ": " + why
 	}
-	return []hub.GateMissing{{What: what, Who: who, Next: fmt.Sprintf("parley review %s approve", cmp.Or(string(e.ID), string(e.Handoff)))}}
+	return []hub.GateMissing{{What: what, Who: who, Next: fmt.Sprintf("parley land review %s approve", cmp.Or(string(e.ID), string(e.Handoff)))}}
 }
 
 // missingFor returns the part that an entry waits for, with the one who can supply it.
@@ -111,7 +111,7 @@ func nextForChecks(e hub.LandingEntry, reason string) string {
 	case strings.Contains(reason, "no check concerns"):
 		return fmt.Sprintf("%s, or for this one alone: parley land approve %s --without checks --because TEXT", policyLine(e, "--unconcerned-lands"), e.ID)
 	}
-	return "parley landings show " + string(e.ID)
+	return "parley show " + string(e.ID)
 }
 
 // answered completes the answer of the gate for an entry in its state.
@@ -229,7 +229,7 @@ func (s *Service) Waive(ctx context.Context, actor hub.Caller, id hub.LandingID,
 			return hub.Errorf(hub.CodeConflict, op, "%s is %s: only entries that wait or were returned can be let through", id, now.State)
 		}
 		if s.isMoving(now) || now.Commit != e.Commit {
-			return hub.Errorf(hub.CodeConflict, op, "%s changed meanwhile", id).WithHint("look at it again: parley landings show %s", id)
+			return hub.Errorf(hub.CodeConflict, op, "%s changed meanwhile", id).WithHint("look at it again: parley show %s", id)
 		}
 		now.Without = e.Without
 		now.Approved = actor.ID

@@ -130,7 +130,7 @@ func TestQueue(t *testing.T) {
 		}
 		w.turn()
 		w.want(e.ID, hub.EntryReturned, "the hub was killed twice while the check test ran")
-		if mail := returnedMail(w.inbox(ada)); len(mail) != 1 || !strings.Contains(mail[0].Next, "parley landings retry "+string(e.ID)) {
+		if mail := returnedMail(w.inbox(ada)); len(mail) != 1 || !strings.Contains(mail[0].Next, "parley land retry "+string(e.ID)) {
 			t.Errorf("mail: %+v", mail)
 		}
 	})

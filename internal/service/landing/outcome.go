@@ -52,7 +52,7 @@ func waitHint(kind hub.LandingWait, e hub.LandingEntry) string {
 	case hub.WaitsForTarget:
 		return fmt.Sprintf("repair %s; the entry is tried again after its next commit", e.Into)
 	}
-	return fmt.Sprintf("parley landings show %s", e.ID)
+	return fmt.Sprintf("parley show %s", e.ID)
 }
 
 // holdForTarget lets the first member wait, because the target fails its own checks. The others may
@@ -129,7 +129,7 @@ func (w *worker) alreadyThere(ctx context.Context, e hub.LandingEntry, head Comm
 		}
 	}
 	if !isIn {
-		return w.returned(ctx, e, refusal{reason: fmt.Sprintf("it changes nothing in %s", e.Into), repair: "if the work is there already, cancel the entry with parley landings cancel " + string(e.ID) + "; else do the work"})
+		return w.returned(ctx, e, refusal{reason: fmt.Sprintf("it changes nothing in %s", e.Into), repair: "if the work is there already, cancel the entry with parley land cancel " + string(e.ID) + "; else do the work"})
 	}
 	return w.update(ctx, func(c *change) error {
 		e, err := c.advance(e, hub.EntryLanded, actions.LandingLanded, func(e *hub.LandingEntry) {
@@ -206,7 +206,7 @@ func (w *worker) giveBack(ctx context.Context, n int) error {
 	case "", string(hub.ResultFailed):
 	case string(hub.ResultInterrupted):
 		f.reason = fmt.Sprintf("the hub was killed twice while the check %s ran", report.Failed)
-		f.repair = fmt.Sprintf("find out what ended the hub, then queue it again: parley landings retry %s", m.Entry.ID)
+		f.repair = fmt.Sprintf("find out what ended the hub, then queue it again: parley land retry %s", m.Entry.ID)
 	default:
 		f.reason += " (" + strings.ReplaceAll(report.State, "_", " ") + ")"
 	}
@@ -321,13 +321,13 @@ func (c *change) returned(e hub.LandingEntry, f refusal) error {
 		return err
 	}
 	return c.tellOperator(fmt.Sprintf("%s of %s was returned %d times: %s", e.ID, e.Owner, e.Returns, e.Reason),
-		"parley landings retry "+string(e.ID)+", or cancel it", hub.NoticeSubject{Kind: hub.NoticeLanding, ID: string(e.ID)})
+		"parley land retry "+string(e.ID)+", or cancel it", hub.NoticeSubject{Kind: hub.NoticeLanding, ID: string(e.ID)})
 }
 
 // giveBack makes the task of returned work active again, and returns the next step of its owner.
 func (c *change) giveBack(e hub.LandingEntry, f refusal) (next string, err error) {
 	if e.Subject() == "" && f.isSame {
-		return fmt.Sprintf("%s, then queue the entry again: parley landings retry %s", f.repair, e.ID), nil
+		return fmt.Sprintf("%s, then queue the entry again: parley land retry %s", f.repair, e.ID), nil
 	}
 	if e.Subject() == "" || c.s.work == nil {
 		return f.repair + ", then commit: the entry is queued again", nil

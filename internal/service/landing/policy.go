@@ -436,7 +436,7 @@ func (s *Service) Policy(ctx context.Context, folder, into string) (hub.LandingP
 	switch len(all) {
 	case 0:
 		return hub.LandingPolicy{}, hub.Errorf(hub.CodeNotFound, op, "landing is off for %s", repository).
-			WithHint("the operator turns it on: parley landing set --repo DIR --into BRANCH")
+			WithHint("the operator turns it on: parley land policy set --repo DIR --into BRANCH")
 	case 1:
 		return all[0], nil
 	}

@@ -88,7 +88,7 @@ func TestPolicy(t *testing.T) {
 		e := w.land(ada, "a")
 		w.turn()
 		got := w.want(e.ID, hub.EntryWaiting, "no check is asked for in")
-		if got.Answer != "wait" || len(got.Missing) != 1 || got.Missing[0].Who != "operator" || !strings.Contains(got.Missing[0].Next, "parley landing set") {
+		if got.Answer != "wait" || len(got.Missing) != 1 || got.Missing[0].Who != "operator" || !strings.Contains(got.Missing[0].Next, "parley land policy set") {
 			t.Errorf("missing: %+v", got.Missing)
 		}
 		all, err := w.Views(w.ctx)

@@ -260,7 +260,7 @@ func (s *Service) enter(ctx context.Context, actor hub.Caller, p hub.LandingPoli
 			return hub.Errorf(hub.CodeConflict, op, "%s is landing now", known.ID)
 		case known.Commit == e.Commit && known.State == hub.EntryReturned && !isRepeated:
 			return hub.Errorf(hub.CodeConflict, op, "%.12s was returned: %s", e.Commit, known.Reason).
-				WithHint("commit a repair and land that, or try the same again: parley landings retry %s", known.ID)
+				WithHint("commit a repair and land that, or try the same again: parley land retry %s", known.ID)
 		case known.Commit == e.Commit && known.State != hub.EntryReturned && !(actor.IsOperator() && known.Waits == hub.WaitsForOperator):
 			out = known
 			return nil
@@ -304,7 +304,7 @@ func (c *change) tellHolder(e hub.LandingEntry) error {
 	}
 	return c.post(notice{
 		to: []hub.AgentID{h.To}, priority: hub.PriorityNormal, summary: fmt.Sprintf("%s queued your work (%s) as %s for %s: %s", e.Owner, e.Ref, e.ID, e.Into, reason),
-		next: "parley landings show " + string(e.ID), members: map[string]any{"landing": e.ID, "ref": e.Ref, "commit": e.Commit, "handoff_id": e.Holder},
+		next: "parley show " + string(e.ID), members: map[string]any{"landing": e.ID, "ref": e.Ref, "commit": e.Commit, "handoff_id": e.Holder},
 	})
 }
 
@@ -326,7 +326,7 @@ func sameWork(r hub.Reader, e hub.LandingEntry) (hub.LandingEntry, error) {
 func (c *change) hasRoom(op string) error {
 	open, err := c.tx.Landings().Entries(hub.LandingQuery{States: hub.OpenLandings, Limit: maxOpen})
 	if err == nil && len(open) >= maxOpen {
-		err = hub.Errorf(hub.CodeTooLarge, op, "%d entries wait to land, which is the most", maxOpen).WithHint("wait, or cancel some: parley landings cancel ID")
+		err = hub.Errorf(hub.CodeTooLarge, op, "%d entries wait to land, which is the most", maxOpen).WithHint("wait, or cancel some: parley land cancel ID")
 	}
 	return err
 }
@@ -415,7 +415,7 @@ func (s *Service) Cancel(ctx context.Context, actor hub.Caller, id hub.LandingID
 			return err
 		}
 		if s.isMoving(e) {
-			return hub.Errorf(hub.CodeConflict, op, "%s is landing now", id).WithHint("undo it afterwards: parley undo-landing %s", id)
+			return hub.Errorf(hub.CodeConflict, op, "%s is landing now", id).WithHint("undo it afterwards: parley land undo %s", id)
 		}
 		out, err = c.advance(e, hub.EntryCancelled, actions.LandingCancelled, func(e *hub.LandingEntry) {
 			e.Reason = reason
@@ -548,17 +548,17 @@ func undoneTwice(op string, id hub.LandingID, undo hub.LandingEntry) error {
 	err := hub.Errorf(hub.CodeConflict, op, "%s undoes %s already and is %s", undo.ID, id, undo.State)
 	switch {
 	case undo.State == hub.EntryReturned:
-		return err.WithHint("try it again: parley landings retry %s", undo.ID)
+		return err.WithHint("try it again: parley land retry %s", undo.ID)
 	case undo.State == hub.EntryWaiting && len(undo.Missing) > 0:
 		return err.WithHint("it waits for %s: %s", undo.Missing[0].Who, undo.Missing[0].Next)
 	}
-	return err.WithHint("parley landings show %s", undo.ID)
+	return err.WithHint("parley show %s", undo.ID)
 }
 
 // adoptUndo gives the operator's word to an undo of an agent that is open: it needs no other.
 func (c *change) adoptUndo(op string, p hub.LandingPolicy, e hub.LandingEntry, because string) (hub.LandingEntry, error) {
 	if c.s.isMoving(e) {
-		return e, hub.Errorf(hub.CodeConflict, op, "%s is landing now", e.ID).WithHint("parley landings show %s", e.ID)
+		return e, hub.Errorf(hub.CodeConflict, op, "%s is landing now", e.ID).WithHint("parley show %s", e.ID)
 	}
 	reviews, err := reviewsOf(c.tx, e)
 	if err != nil {

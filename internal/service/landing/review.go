@@ -659,11 +659,11 @@ func (c *change) tellReviewers(v hub.Review, q *question) error {
 	}
 	n := notice{
 		to: v.Asked, priority: hub.PriorityHigh, summary: summary, members: members, artifacts: q.patches[:min(len(q.patches), maxTexts)],
-		next: fmt.Sprintf("read the whole difference (parley artifact get), then answer: acp_handoff with action review, handoff_id %s and verdict approve, or changes with findings; or parley review %s approve", v.Subject(), v.Subject()),
+		next: fmt.Sprintf("read the whole difference (parley artifact get), then answer: acp_handoff with action review, handoff_id %s and verdict approve, or changes with findings; or parley land review %s approve", v.Subject(), v.Subject()),
 	}
 	if slices.Contains(v.Asked, hub.Operator) {
 		n.members[hub.NoticeMember] = hub.NoticeSubject{Kind: hub.NoticeReview, ID: string(v.ID)}
-		n.next = fmt.Sprintf("parley review %s approve, or changes --finding PATH:LINE:TEXT", v.ID)
+		n.next = fmt.Sprintf("parley land review %s approve, or changes --finding PATH:LINE:TEXT", v.ID)
 	}
 	return c.post(n)
 }
@@ -1092,7 +1092,7 @@ func (c *change) tellGone(id hub.ReviewID, why string) error {
 		}
 	}
 	about := hub.NoticeSubject{Kind: hub.NoticeReview, ID: string(v.ID)}
-	return c.tellOperator(fmt.Sprintf("the review of %s waits for %s: %s", v.Subject(), v.Reviewer, why), fmt.Sprintf("parley review %s approve, or changes", v.ID), about)
+	return c.tellOperator(fmt.Sprintf("the review of %s waits for %s: %s", v.Subject(), v.Reviewer, why), fmt.Sprintf("parley land review %s approve, or changes", v.ID), about)
 }
 
 // remind reminds the reviewers of a review, or tells the operator that they are silent.
@@ -1112,11 +1112,11 @@ func (c *change) remind(id hub.ReviewID, silent bool) error {
 		return err
 	}
 	if silent {
-		return c.tellOperator(fmt.Sprintf("%s has not reviewed %s for %d min", hub.JoinWords(v.Asked), v.Subject(), spoken), fmt.Sprintf("parley review %s approve, or changes", v.ID), about)
+		return c.tellOperator(fmt.Sprintf("%s has not reviewed %s for %d min", hub.JoinWords(v.Asked), v.Subject(), spoken), fmt.Sprintf("parley land review %s approve, or changes", v.ID), about)
 	}
 	return c.post(notice{
 		to: v.Asked, priority: hub.PriorityHigh, summary: fmt.Sprintf("the review of %s has waited for you for %d min", v.Subject(), spoken),
-		next:    fmt.Sprintf("answer: acp_handoff with action review, handoff_id %s and verdict approve or changes; or parley review %s approve", v.Subject(), v.Subject()),
+		next:    fmt.Sprintf("answer: acp_handoff with action review, handoff_id %s and verdict approve or changes; or parley land review %s approve", v.Subject(), v.Subject()),
 		members: map[string]any{"review": v.ID, hub.NoticeMember: about},
 	})
 }

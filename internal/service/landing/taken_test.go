@@ -139,7 +139,7 @@ func TestUndone(t *testing.T) {
 		w.must(err)
 		_, err = w.Undo(w.ctx, ada, e.ID, "")
 		wantCode(t, err, hub.CodeConflict)
-		if hint := hintOf(err); !strings.Contains(hint, "it waits for operator: parley review l2 approve") {
+		if hint := hintOf(err); !strings.Contains(hint, "it waits for operator: parley land review l2 approve") {
 			t.Errorf("hint: %q", hint)
 		}
 		got, err := w.Undo(w.ctx, operator, e.ID, "it slows main down")
@@ -163,7 +163,7 @@ func TestUndone(t *testing.T) {
 		w.must(err)
 		w.want(returned.ID, hub.EntryReturned, "")
 		_, err = w.Undo(w.ctx, ada, e.ID, "")
-		if hint := hintOf(err); hint != "try it again: parley landings retry "+string(returned.ID) {
+		if hint := hintOf(err); hint != "try it again: parley land retry "+string(returned.ID) {
 			t.Errorf("hint: %q", hint)
 		}
 		undo, err := w.Undo(w.ctx, operator, e.ID, "")

@@ -231,7 +231,7 @@ func (v View) Notes() (out []Note) {
 		out = append(out, Note{Text: fmt.Sprintf("nothing lands in %s: %s", where, v.Unchecked), Bad: true, Next: nextForChecks(at, v.Unchecked)})
 	}
 	if v.Absent != "" {
-		next := fmt.Sprintf("parley landing set --repo %s --into %s --review WHO", v.Repository, v.Into)
+		next := fmt.Sprintf("parley land policy set --repo %s --into %s --review WHO", v.Repository, v.Into)
 		out = append(out, Note{Text: fmt.Sprintf("nothing lands in %s: it waits for the review of %s: %s", where, v.Review, v.Absent), Bad: true, Next: next})
 	}
 	if t := v.Target; t != nil {

@@ -144,7 +144,7 @@ func (c *change) waitForOther(v hub.Review, why string) error {
 		return err
 	}
 	about := hub.NoticeSubject{Kind: hub.NoticeReview, ID: string(v.ID)}
-	return c.tellOperator(fmt.Sprintf("the review of %s waits: %s", v.Subject(), why), fmt.Sprintf("start an agent of another vendor, or parley review %s approve", v.ID), about)
+	return c.tellOperator(fmt.Sprintf("the review of %s waits: %s", v.Subject(), why), fmt.Sprintf("start an agent of another vendor, or parley land review %s approve", v.ID), about)
 }
 
 // tellBlind sends the question to a reviewer of another vendor: the change, the criteria and the results,
@@ -163,7 +163,7 @@ func (c *change) tellBlind(v hub.Review, patches []hub.ArtifactRef) error {
 	}
 	return c.post(notice{
 		to: v.Asked, priority: hub.PriorityHigh, summary: summary, members: members, artifacts: patches[:min(len(patches), maxTexts)],
-		next: fmt.Sprintf("read the whole difference (parley artifact get), then answer: acp_handoff with action review, handoff_id %s and verdict approve, or changes with findings; or parley review %s approve", v.ID, v.ID),
+		next: fmt.Sprintf("read the whole difference (parley artifact get), then answer: acp_handoff with action review, handoff_id %s and verdict approve, or changes with findings; or parley land review %s approve", v.ID, v.ID),
 	})
 }
 

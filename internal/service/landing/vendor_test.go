@@ -80,7 +80,7 @@ func TestOtherVendor(t *testing.T) {
 		w.turn()
 		const why = "no agent of another vendor than anthropic is awake"
 		got := w.want(e.ID, hub.EntryWaiting, "waits for the review of other-vendor: "+why)
-		if m := got.Missing; len(m) != 1 || m[0].What != "review: "+why || m[0].Who != "operator" || !strings.HasPrefix(m[0].Next, "parley review l1 approve, or start an agent") {
+		if m := got.Missing; len(m) != 1 || m[0].What != "review: "+why || m[0].Who != "operator" || !strings.HasPrefix(m[0].Next, "parley land review l1 approve, or start an agent") {
 			t.Errorf("missing: %+v", m)
 		}
 		isTold := func(l letter) bool { return l.Summary == "the review of l1 waits: "+why }

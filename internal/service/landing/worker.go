@@ -98,7 +98,7 @@ func (s *Service) nameInherited(ctx context.Context) error {
 		}
 		return c.post(notice{
 			to: []hub.AgentID{hub.Operator}, priority: hub.PriorityHigh, summary: "landing policies need your decision: " + strings.Join(lines, "; "),
-			next: cmp.Or(next, "parley landing list; close a gate with parley landing set"), members: map[string]any{"policies": lines},
+			next: cmp.Or(next, "parley land policy; close a gate with parley land policy set"), members: map[string]any{"policies": lines},
 		})
 	})
 }

@@ -361,7 +361,7 @@ func (g *gathering) find(k kind, subject, name string, fits func(map[string]json
 
 // notProvable is the error of a thing of which no row has the digest.
 func notProvable(format string, args ...any) error {
-	return hub.Errorf(hub.CodeUnproven, "proof.Prove", "not provable: "+format, args...).WithHint("parley audit verify compares all records with the journal")
+	return hub.Errorf(hub.CodeUnproven, "proof.Prove", "not provable: "+format, args...).WithHint("parley hub verify compares all records with the journal")
 }
 
 // row adds a row to the file, still without its proof.
@@ -385,7 +385,7 @@ func (g *gathering) row(e hub.Entry) error {
 		}
 	}
 	if e.Chain(prev) != e.Hash {
-		return hub.Errorf(hub.CodeDegraded, "proof.Prove", "row %d of the journal was changed", e.Seq).WithHint("run: parley audit verify")
+		return hub.Errorf(hub.CodeDegraded, "proof.Prove", "row %d of the journal was changed", e.Seq).WithHint("run: parley hub verify")
 	}
 	g.rows[e.Seq] = rowOf(e, prev, nil)
 	return nil
@@ -415,7 +415,7 @@ func (g *gathering) proveRows(c attest.Checkpoint) error {
 			err = attest.CheckLeaf(proof, c, seq-1, leaf)
 		}
 		if err != nil {
-			return hub.Errorf(hub.CodeDegraded, "proof.Prove", "the tree over the journal has another row %d: %v", seq, err).WithHint("run: parley audit verify")
+			return hub.Errorf(hub.CodeDegraded, "proof.Prove", "the tree over the journal has another row %d: %v", seq, err).WithHint("run: parley hub verify")
 		}
 		for _, h := range proof {
 			row.Proof = append(row.Proof, h.String())

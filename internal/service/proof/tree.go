@@ -31,9 +31,9 @@ func brokenf(format string, args ...any) error { return &broken{text: fmt.Sprint
 // hintOf returns the command that helps against the error with which the tree stopped.
 func hintOf(err error) string {
 	if b, ok := errors.AsType[*broken](err); ok && b.ends {
-		return "parley audit key --new"
+		return "parley hub key --new"
 	}
-	return "parley audit verify --rebuild-tree"
+	return "parley hub verify --rebuild-tree"
 }
 
 // Run adds the rows of the journal to the tree until ctx ends. If tree and journal contradict each

@@ -279,7 +279,7 @@ func TestTwoHistories(t *testing.T) {
 			if !strings.Contains(b.told[0], strings.Split(seen, "\n")[2]) {
 				t.Errorf("the first note is not in %q", b.told[0])
 			}
-			if len(twin.told) != 1 || !strings.Contains(twin.told[0], "two histories") || !strings.Contains(twin.told[0], "parley audit key --new") {
+			if len(twin.told) != 1 || !strings.Contains(twin.told[0], "two histories") || !strings.Contains(twin.told[0], "parley hub key --new") {
 				t.Errorf("its own operator reads %q", twin.told)
 			}
 			if strings.Contains(twin.newest(), b.trusted()[0].Name) {
@@ -321,7 +321,7 @@ func TestRestoredBackup(t *testing.T) {
 	}
 	cancel()
 	<-done
-	if len(restored.told) != 1 || !strings.Contains(restored.told[0], "restored from an older backup") || !strings.Contains(restored.told[0], "parley audit key --new") {
+	if len(restored.told) != 1 || !strings.Contains(restored.told[0], "restored from an older backup") || !strings.Contains(restored.told[0], "parley hub key --new") {
 		t.Errorf("the operator reads %q", restored.told)
 	}
 	if restored.newest() != before {

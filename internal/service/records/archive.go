@@ -317,7 +317,7 @@ func (r *Records) prune(ctx context.Context, store hub.Store) (int, error) {
 	}
 	if err != nil {
 		return 0, hub.Errorf(hub.CodeConflict, "records.Archive", "archive %s is not intact, so nothing was removed: %v", newest.File, err).
-			WithHint("put the file back into the archive folder; parley audit verify shows what is wrong")
+			WithHint("put the file back into the archive folder; parley hub verify shows what is wrong")
 	}
 
 	// One page at a time leaves the store, and only messages that the segment holds.

@@ -166,7 +166,7 @@ func copyArchive(from, to, sum string) error {
 	}
 	if hex.EncodeToString(h.Sum(nil)) != sum {
 		return hub.Errorf(hub.CodeHashMismatch, op, "archive %s differs from the recorded one", name).
-			WithHint("parley audit verify shows what is wrong")
+			WithHint("parley hub verify shows what is wrong")
 	}
 	return d.Commit()
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/parley-agents/parley/internal/testing/storetest"
 )
 
-// importInto makes a home out of an export, as parley import does.
+// importInto makes a home out of an export, as parley hub import does.
 func importInto(ctx context.Context, dir, home string) error {
 	_, err := records.Import(dir, filepath.Join(home, "archives"), func(schema int, next func() (string, []byte, error)) error {
 		return sqlite.Load(ctx, home, schema, next)

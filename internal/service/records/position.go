@@ -110,7 +110,7 @@ func (r *Records) VerifyFor(ctx context.Context, span time.Duration, resume stri
 	} else {
 		raw, err := os.ReadFile(r.folders.Position)
 		if errors.Is(err, fs.ErrNotExist) {
-			return Audit{}, hub.Errorf(hub.CodeNotFound, op, "no verification is paused").WithHint("start one: parley audit verify")
+			return Audit{}, hub.Errorf(hub.CodeNotFound, op, "no verification is paused").WithHint("start one: parley hub verify")
 		}
 		if err == nil {
 			err = json.Unmarshal(raw, &v.position)
@@ -118,10 +118,10 @@ func (r *Records) VerifyFor(ctx context.Context, span time.Duration, resume stri
 		switch {
 		case err != nil:
 			return Audit{}, hub.Errorf(hub.CodeDegraded, op, "cannot read the position of the verification: %v", err).
-				WithHint("start again: parley audit verify")
+				WithHint("start again: parley hub verify")
 		case resume != LastVerification && resume != v.ID:
 			return Audit{}, hub.Errorf(hub.CodeConflict, op, "another verification has started since").
-				WithHint("parley audit verify --resume continues that one")
+				WithHint("parley hub verify --resume continues that one")
 		}
 	}
 

@@ -235,7 +235,7 @@ func (v *verifier) messageDiffers(r hub.Reader, l line, e hub.Entry, want line) 
 			return changed, nil
 		}
 	} else if !sent.IsForgotten() && want.forgotten() {
-		return "it holds a removed text; parley forget " + e.Subject + " removes it here as well", nil
+		return "it holds a removed text; parley hub forget " + e.Subject + " removes it here as well", nil
 	}
 
 	msg := hub.Message{Envelope: sent, Hop: facts.Hop, Cause: facts.Cause}

@@ -129,7 +129,7 @@ func orphanText(r hub.Reservation) string {
 	if r.Lines > 0 {
 		fmt.Fprintf(&b, " (%d lines)", r.Lines)
 	}
-	fmt.Fprintf(&b, "; parley reservations show %s has the difference", r.Path)
+	fmt.Fprintf(&b, "; parley files show %s has the difference", r.Path)
 	return b.String()
 }
 

@@ -128,7 +128,7 @@ func (b *board) warnOperator() error {
 		}
 		text := fmt.Sprintf("%s has waited for %s for %s", w.Agent, w.Path, spoken(b.now.Sub(w.Since.Time)))
 		about := hub.NoticeSubject{Kind: hub.NoticeBlocked, ID: w.ID()}
-		if err := b.tellOperator(text, "parley release "+w.Path+" frees it", w.Path, about); err != nil {
+		if err := b.tellOperator(text, "parley files release "+w.Path+" frees it", w.Path, about); err != nil {
 			return err
 		}
 	}

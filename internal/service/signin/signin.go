@@ -415,7 +415,7 @@ func (s *Service) end(ctx context.Context, op string, actor hub.Caller, id strin
 			}
 		}
 		if n == 0 && id != "" {
-			return hub.Errorf(hub.CodeNotFound, op, "no open session with id %q", id).WithHint("parley web sessions lists the sessions")
+			return hub.Errorf(hub.CodeNotFound, op, "no open session with id %q", id).WithHint("parley hub viewer lists the sessions")
 		}
 		return hub.WriteMeta(tx, metaSessions, kept)
 	})

@@ -222,7 +222,7 @@ func (s *Service) Ask(tx hub.Tx, actor hub.Caller, h hub.Handoff) ([]hub.Message
 		summary := fmt.Sprintf("handoff %s of %s from %s to %s waits for your approval: %s", id, t.ID, h.From, h.To, t.Title)
 		return c.tellIn(h.ThreadID, to, hub.TypeStatusBlocked, map[string]any{"summary": cut(summary, 270), "reason": how, "handoff_id": h.ID, "blockers": []string{"approval"}})
 	}
-	if err := ask(able, fmt.Sprintf("acp_handoff with action approve and handoff_id %[1]s, or parley handoff approve %[1]s", id)); err != nil {
+	if err := ask(able, fmt.Sprintf("acp_handoff with action approve and handoff_id %[1]s, or parley approve %[1]s", id)); err != nil {
 		return nil, err
 	}
 	if !h.NeedsHuman && !h.Concerns(hub.Operator) { // else the operator is asked anyway

@@ -146,7 +146,7 @@ func (s *Service) checkCurrency(rd hub.Reader, op string, b hub.Budget) error {
 		return hub.Errorf(hub.CodeInvalid, op, "no cost is known in %s: %s", b.Currency, prices.list.Problem)
 	}
 	return hub.Errorf(hub.CodeInvalid, op, "no model has a price in %s, and no agent stated a cost in it: the budget would never be spent", b.Currency).
-		WithHint("use the currency of parley prices, or write prices in %s into prices.json", b.Currency)
+		WithHint("use the currency of parley spend prices, or write prices in %s into prices.json", b.Currency)
 }
 
 // numberBudget gives a budget its id: a new one, or that of the budget which it replaces. A total that is
@@ -164,7 +164,7 @@ func numberBudget(tx hub.Tx, op string, b *hub.Budget) error {
 		b.N = all[i].N
 		b.SetAt = all[i].SetAt
 	case len(all) >= maxBudgets:
-		return hub.Errorf(hub.CodeTooLarge, op, "the hub has %d budgets already", len(all)).WithHint("remove one: parley budget remove ID")
+		return hub.Errorf(hub.CodeTooLarge, op, "the hub has %d budgets already", len(all)).WithHint("remove one: parley spend budget remove ID")
 	default:
 		if b.N, err = nextNumber(tx, budgetKey); err != nil {
 			return err
@@ -253,7 +253,7 @@ func (s *Service) RemoveBudget(ctx context.Context, actor hub.Caller, id string)
 		}
 		i := slices.IndexFunc(all, func(b hub.Budget) bool { return b.ID == id })
 		if i < 0 {
-			return hub.Errorf(hub.CodeNotFound, op, "no budget %.30q", id).WithHint("parley budget list shows the budgets")
+			return hub.Errorf(hub.CodeNotFound, op, "no budget %.30q", id).WithHint("parley spend budget shows the budgets")
 		}
 		if err := tx.WriteUsage().RemoveBudget(all[i].N); err != nil {
 			return err
@@ -535,7 +535,7 @@ func budgetText(b hub.Budget, state hub.BudgetState, u use, until hub.Time) stri
 		if !until.IsZero() {
 			text += " before " + until.String()
 		}
-		text += "; change it with parley budget set or parley budget remove " + b.ID
+		text += "; change it with parley spend budget set or parley spend budget remove " + b.ID
 	}
 	return text
 }

@@ -383,7 +383,7 @@ func (s *Service) writePrices(op string, c PriceChange) (int, error) {
 			own, err = parsePrices(before)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return 0, hub.Errorf(hub.CodeInvalid, op, "%s: %v", s.o.Prices, err).WithHint("repair the file, or replace it: parley prices set FILE")
+			return 0, hub.Errorf(hub.CodeInvalid, op, "%s: %v", s.o.Prices, err).WithHint("repair the file, or replace it: parley spend prices set FILE")
 		}
 		if own.Models == nil {
 			own.Models = map[string]Price{}

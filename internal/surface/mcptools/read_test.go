@@ -219,7 +219,7 @@ func testReading(t *testing.T, connect func(*running, *testing.T, string) *agent
 	t.Run("a folder under no root is refused in words for an agent", func(t *testing.T) {
 		got := planner.text(t, "acp_handoff", map[string]any{"action": "initiate", "to": "builder", "task_id": "T-10", "title": "t", "summary": "s", "next_step": "n",
 			"success_criteria": "one", "worktree_path": "/nowhere/repo"})
-		want := "ask your operator to run: parley root add /nowhere/repo; or declare why it stays unproven: argument unproven"
+		want := "ask your operator to run: parley hub folder add /nowhere/repo; or declare why it stays unproven: argument unproven"
 		if !got.isError || !strings.Contains(got.text, want) || strings.Contains(got.text, "--") {
 			t.Errorf("got %q, want %q and no flag", got.text, want)
 		}

@@ -129,14 +129,14 @@ func (r *reading) notices() {
 		{"several messages", channel.Batch{Messages: []hub.Envelope{message, handoff, message}}},
 		{"one of them is critical", channel.Batch{Messages: []hub.Envelope{message, critical, handoff}}},
 		{"the second and last one about the same mail", channel.Batch{Messages: []hub.Envelope{message}, Repeat: true}},
-		{"`parley wake test`", channel.Batch{Probe: true}},
+		{"`parley agent test`", channel.Batch{Probe: true}},
 	} {
 		n.batch.ID = channel.NewID(n.name)
 		n.batch.Recipient = "claude-coral"
 		r.add(group, n.name, most, n.batch.Notice("acp_inbox"))
 	}
 	order := channel.Batch{ID: channel.NewID("order"), Recipient: "claude-coral", Order: "Use Postgres 17.", OrderID: "m12"}
-	r.add(group, "a message of the operator, after `parley wake allow --with-text`", 60, order.Notice("acp_inbox"))
+	r.add(group, "a message of the operator, after `parley agent wake --with-text --on`", 60, order.Notice("acp_inbox"))
 }
 
 // messages lets planner ask and tell something, and counts one message from its notice

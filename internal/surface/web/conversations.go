@@ -122,7 +122,7 @@ func conversation(ctx context.Context, v *visit) (string, any, error) {
 		return "", nil, err
 	}
 	if len(got.Messages) == 0 {
-		return "", nil, hub.Errorf(hub.CodeNotFound, "web", "no conversation with id %.80q", d.ID).WithHint("it may be archived: run \"parley audit\"")
+		return "", nil, hub.Errorf(hub.CodeNotFound, "web", "no conversation with id %.80q", d.ID).WithHint("it may be archived: run \"parley hub journal\"")
 	}
 	d.Older = got.Next
 

@@ -256,7 +256,7 @@ func TestBlockedAgentWaitsForAPerson(t *testing.T) {
 	}
 	w.clock.Pass(31 * time.Minute)
 	v.signIn(w.link())
-	has(t, wordsOf(v.get("/").body), sentence+": a.go", "parley release --id r1")
+	has(t, wordsOf(v.get("/").body), sentence+": a.go", "parley files release --id r1")
 	do(w.site, w.as("builder"), api.ReleaseFiles, reservation.Release{Tree: w.app})
 	if body := v.get("/").body; strings.Contains(body, sentence) {
 		t.Errorf("it waits, though the file is free:\n%s", body)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
@@ -170,10 +171,10 @@ func (a *agent) hold(ctx context.Context, r sandbox.Request, h holding) (string,
 	h.begin()
 	request, _ := ctx.Value(requestKey{}).(json.RawMessage)
 	h.feed.add(Event{Kind: EventAsk, Turn: h.turn, Ask: &Ask{shown, request}})
-	a.log.add("ask", fmt.Sprintf("%s (parley agent answer %s %d yes, or no)", q.Text, a.name, q.ID))
+	a.log.add("ask", fmt.Sprintf("%s (parley approve q%d, or deny q%[2]d)", q.Text, q.ID))
 	a.saveAndWrite(ctx, func(*record) {}, func(tx hub.Tx) (hub.Message, error) {
 		id := fmt.Sprintf("%s %d", a.name, q.ID)
-		text := fmt.Sprintf("%s asks: %s; yes or no: parley agent answer %s", a.name, q.Text, id)
+		text := fmt.Sprintf("%s asks: %s; yes or no: parley approve q%d, parley deny q%[3]d", a.name, q.Text, q.ID)
 		return a.o.Ask(tx, text, hub.NoticeSubject{Kind: hub.NoticeQuestion, ID: id})
 	})
 
@@ -198,9 +199,10 @@ func (a *agent) hold(ctx context.Context, r sandbox.Request, h holding) (string,
 
 // A desk has the open questions of all sessions of an agent, each with a number of its own.
 type desk struct {
+	last *atomic.Int64 // the number of the newest question of all agents: a person names it as q and the number
+
 	mu   sync.Mutex // guards what follows
 	asks []*Question
-	last int
 }
 
 // add numbers a question and opens it. It returns the question as it is now, since an answer may
@@ -211,8 +213,7 @@ func (d *desk) add(q *Question) (Question, bool) {
 	if len(d.asks) == maxAsks {
 		return Question{}, false
 	}
-	d.last++ // a number is never used again: a late answer must not decide another question
-	q.ID = d.last
+	q.ID = int(d.last.Add(1)) // a number is never used again: a late answer must not decide another question
 	d.asks = append(d.asks, q)
 	return *q, true
 }
@@ -307,14 +308,14 @@ func (k *Keeper) Answer(ctx context.Context, actor hub.Caller, name hub.AgentID,
 	q, found := a.desk.take(id)
 	switch {
 	case !found:
-		return Choice{}, hub.Errorf(hub.CodeNotFound, op, "%s has no open question %d", name, id).WithHint("run \"parley agent kept\" to list the questions")
+		return Choice{}, hub.Errorf(hub.CodeNotFound, op, "%s has no open question %d", name, id).WithHint("run \"parley agent list --kept\" to list the questions")
 	case q == nil:
 		return Choice{}, hub.Errorf(hub.CodeConflict, op, "question %d of %s is already answered", id, name)
 	}
 	chosen, ok := q.choose(option)
 	if !ok {
 		a.desk.giveBack(q)
-		return Choice{}, hub.Errorf(hub.CodeInvalid, op, "%q is not an option of question %d", option, id).WithHint("answer yes or no; parley agent kept --json lists the options")
+		return Choice{}, hub.Errorf(hub.CodeInvalid, op, "%q is not an option of question %d", option, id).WithHint("answer yes or no; parley agent list --kept --json lists the options")
 	}
 
 	// The answer is in the journal before the agent gets it.

@@ -49,6 +49,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/parley-agents/parley/hub"
@@ -344,11 +345,12 @@ type Options struct {
 
 // A Keeper keeps agents. It is safe for concurrent use.
 type Keeper struct {
-	store    hub.Store
-	sessions Sessions
-	keys     Keys
-	o        Options
-	slots    chan struct{} // one for each process that runs
+	store     hub.Store
+	sessions  Sessions
+	keys      Keys
+	o         Options
+	slots     chan struct{} // one for each process that runs
+	questions atomic.Int64  // the number of the newest question
 
 	mu       sync.Mutex      // guards what follows
 	ctx      context.Context // while Run works; else nil

@@ -356,7 +356,7 @@ func (k *Keeper) StandIn(ctx context.Context, of hub.AgentID, d Definition) (hub
 		return "", hub.Errorf(hub.CodeConflict, op, "%s is that agent itself", of)
 	}
 	if len(d.Command) == 0 {
-		return "", hub.Errorf(hub.CodeNotFound, op, "no agent or known CLI named %q", d.CLI).WithHint("parley agents detect lists the CLIs")
+		return "", hub.Errorf(hub.CodeNotFound, op, "no agent or known CLI named %q", d.CLI).WithHint("parley agent clis lists the CLIs")
 	}
 
 	// It may work there already, on another task of the same agent.

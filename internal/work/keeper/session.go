@@ -72,7 +72,7 @@ func (k *Keeper) feedOf(name hub.AgentID, session string) *feed {
 // deskOf returns the questions of an agent. The caller holds mu.
 func (k *Keeper) deskOf(name hub.AgentID) *desk {
 	if k.desks[name] == nil {
-		k.desks[name] = &desk{}
+		k.desks[name] = &desk{last: &k.questions}
 	}
 	return k.desks[name]
 }

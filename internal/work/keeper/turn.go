@@ -261,7 +261,7 @@ func (a *agent) note(ctx context.Context, out result, given bool) {
 	}
 	if out.Breach != nil {
 		a.log.add("breach", out.Breach.String())
-		a.tell(ctx, fmt.Sprintf("in a turn of %s %s; parley runs show %s", a.name, out.Breach, out.ID))
+		a.tell(ctx, fmt.Sprintf("in a turn of %s %s; parley show %s", a.name, out.Breach, out.ID))
 	}
 	if out.problem != "" {
 		a.log.add("problem", out.problem)

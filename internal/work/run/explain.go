@@ -75,11 +75,11 @@ func startHint(err error) string {
 	case errors.Is(err, acp.ErrAuthRequired):
 		return "give --auth METHOD; parley acp inspect lists the methods"
 	case errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist):
-		return "install it, or give the path of its program; parley agents detect lists the known agents"
+		return "install it, or give the path of its program; parley agent clis lists the known agents"
 	case errors.Is(err, acp.ErrNoVersion2):
 		return "give --v2 to offer version 2 of the protocol, too"
 	case fault != nil && fault.Code == acp.FaultProse:
-		return "give it the flag that makes it speak ACP; parley agents detect shows the commands of known agents"
+		return "give it the flag that makes it speak ACP; parley agent clis shows the commands of known agents"
 	case fault != nil && fault.Code == acp.FaultSilent:
 		return "start it by hand to see whether it waits for a login; --start-timeout gives it more time"
 	case fault != nil && fault.Code == acp.FaultExit, errors.As(err, &answer):

@@ -146,12 +146,12 @@ func (f *Folder) Record() Record {
 func (f *Files) Record(id hub.RunID) (Record, error) {
 	const op = "run.Record"
 	if !id.Valid() {
-		return Record{}, hub.Errorf(hub.CodeInvalid, op, "%q is not a valid run id", id).WithHint("run \"parley runs list\" to list the runs")
+		return Record{}, hub.Errorf(hub.CodeInvalid, op, "%q is not a valid run id", id).WithHint("run \"parley run list\" to list the runs")
 	}
 	raw, err := os.ReadFile(filepath.Join(f.path(id), recordName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return Record{}, hub.Errorf(hub.CodeNotFound, op, "no record of run %s on this machine", id).
-			WithHint("run \"parley runs list\" to list the runs; old ones are removed")
+			WithHint("run \"parley run list\" to list the runs; old ones are removed")
 	}
 	var r Record
 	if err == nil {

@@ -496,7 +496,7 @@ func (e *execution) finish(ctx context.Context, end ending) error {
 	case hub.CodeOf(err) == hub.CodeNotFound: // it never began there
 		return e.folder.Update(func(r *Record) { r.Hub = false })
 	case err != nil:
-		e.problem(fmt.Errorf("run: report the end of the run to the hub: %w; the next parley run or parley runs reports it", err))
+		e.problem(fmt.Errorf("run: report the end of the run to the hub: %w; the next parley run or parley run list reports it", err))
 		return nil
 	}
 	return e.folder.Update(func(r *Record) { r.told(ended) })
