@@ -136,7 +136,7 @@ func (r *reading) notices() {
 		r.add(group, n.name, most, n.batch.Notice("acp_inbox"))
 	}
 	order := channel.Batch{ID: channel.NewID("order"), Recipient: "claude-coral", Order: "Use Postgres 17.", OrderID: "m12"}
-	r.add(group, "a message of the operator, after `parley agent wake --with-text --on`", 60, order.Notice("acp_inbox"))
+	r.add(group, "a message of the operator, after `parley agent wake NAME --on --with-text`", 60, order.Notice("acp_inbox"))
 }
 
 // messages lets planner ask and tell something, and counts one message from its notice
