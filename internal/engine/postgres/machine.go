@@ -112,7 +112,7 @@ func (s *Store) MachineRoots(ctx context.Context) (all []MachineRoot, err error)
 	err = s.borrow(ctx, "postgres.MachineRoots", func(r *reader) error {
 		q := r.Ask(allRoots)
 		for q.Next() {
-			all = append(all, MachineRoot{q.Row().ColumnText(0), q.Row().ColumnText(1)})
+			all = append(all, MachineRoot{Path: q.Row().ColumnText(0), Machine: q.Row().ColumnText(1)})
 		}
 		return q.Done()
 	})
