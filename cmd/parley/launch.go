@@ -122,7 +122,12 @@ func (a *app) launch(ctx context.Context, l *launching, args []string) error {
 func (a *app) launchHost(home string) launch.Host {
 	host := launch.Host{
 		Stdin: a.in, Stdout: a.out.raw, Stderr: a.err.raw, Text: a.err, Note: a.note,
-		Attended: isTerminal(a.in), Client: a.client, OfferRoot: a.offerRoot, Flags: a.callFlags(),
+		Attended: isTerminal(a.in), Client: a.client, Flags: a.callFlags(),
+	}
+	host.OfferRoot = func(ctx context.Context, c *rpc.Client, dir string) error {
+		err := a.offerRoot(ctx, c, dir)
+		a.hintInit(ctx, home, dir)
+		return err
 	}
 	if host.Attended {
 		host.Ask = a.askYes

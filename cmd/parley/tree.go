@@ -131,7 +131,7 @@ func (a *app) chapters() (out []chapter, first int) {
 	windows := a.launchCommands()
 	first = 5
 	return []chapter{
-		{"Begin", slices.Concat([]*cobra.Command{a.demoCommand()}, windows, []*cobra.Command{a.openCommand(), a.watchCommand(), a.doctorCommand()})},
+		{"Begin", slices.Concat([]*cobra.Command{a.demoCommand(), a.initCommand()}, windows, []*cobra.Command{a.openCommand(), a.watchCommand(), a.doctorCommand()})},
 		{"Talk", []*cobra.Command{a.sendCommand(), a.askCommand(), a.replyCommand(), a.inboxCommand(), a.logCommand()}},
 		{"Work", []*cobra.Command{a.handoffCommand(), a.runCommand(), a.teamCommand(), a.filesCommand(), a.checkCommand(), a.landCommand(), a.contractCommand(), a.spendCommand(), a.continueCommand()}},
 		{"Decide", []*cobra.Command{a.showCommand(), a.approveCommand(), a.denyCommand()}},
