@@ -8,6 +8,7 @@ import (
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/desk/home"
+	"github.com/parley-agents/parley/internal/ground/process/confine"
 	"github.com/parley-agents/parley/internal/reach/evidence"
 	"github.com/parley-agents/parley/internal/reach/wake"
 	"github.com/parley-agents/parley/internal/service/contract"
@@ -32,7 +33,7 @@ func (s *Server) openJournal(context.Context) error {
 // openRoots opens the service of roots and adds those of the options. The operator
 // who starts the hub chose them, so that a path of them may lead through a link.
 func (s *Server) openRoots(ctx context.Context) (err error) {
-	if s.roots, err = roots.New(s.store, s.opts.Home, &roots.Options{Clock: s.clock, Bus: s.hints}); err != nil {
+	if s.roots, err = roots.New(s.store, s.opts.Home, &roots.Options{Clock: s.clock, Bus: s.hints, Secrets: confine.Secrets()}); err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
 	for _, path := range s.opts.Roots {

@@ -101,7 +101,7 @@ func (a *app) initialize(ctx context.Context, i *initialization) error {
 	if err != nil {
 		return err
 	}
-	if i.repo, err = initrepo.Look(ctx, dir); err != nil {
+	if i.repo, err = initrepo.Find(ctx, dir); err != nil {
 		return err
 	}
 	if i.home, err = a.homeDir(); err != nil {
@@ -365,7 +365,7 @@ func (a *app) writeInitEnd(w io.Writer, p initrepo.Plan) {
 
 // hintInit mentions init in a repository that it did not set up, once a day.
 func (a *app) hintInit(ctx context.Context, home, dir string) {
-	r, err := initrepo.Look(ctx, dir)
+	r, err := initrepo.Find(ctx, dir)
 	if err != nil || !isTerminal(a.in) {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/desk/guard"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 )
@@ -69,9 +70,12 @@ func (a *app) offerRoot(ctx context.Context, c *rpc.Client, dir string) error {
 	if err != nil {
 		return nil // a hub of an earlier version has no such list
 	}
-	for _, r := range list.Roots {
-		if rel, err := filepath.Rel(r.Path, dir); err == nil && filepath.IsLocal(rel) {
-			return nil
+	// A root stands for the linked working trees of its repository, too.
+	for _, folder := range []string{dir, guard.MainTree(dir)} {
+		for _, r := range list.Roots {
+			if rel, err := filepath.Rel(r.Path, folder); err == nil && filepath.IsLocal(rel) {
+				return nil
+			}
 		}
 	}
 

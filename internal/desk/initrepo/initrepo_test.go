@@ -66,7 +66,7 @@ func TestChecksAreFound(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := repository(t, tt.files)
-			r, err := Look(t.Context(), dir)
+			r, err := Find(t.Context(), dir)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -90,7 +90,7 @@ func TestChecksAreThoseOfTheCommit(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module m\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Look(t.Context(), dir)
+	r, err := Find(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestLook(t *testing.T) {
 	linked := filepath.Join(t.TempDir(), "linked")
 	gitIn(t, dir, "worktree", "add", "-q", "-b", "other", linked)
 	for _, from := range []string{dir, filepath.Join(dir, "a"), linked} {
-		r, err := Look(t.Context(), from)
+		r, err := Find(t.Context(), from)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,10 +114,10 @@ func TestLook(t *testing.T) {
 	}
 
 	gitIn(t, dir, "checkout", "-q", "--detach")
-	if r, err := Look(t.Context(), dir); err != nil || r.Branch != "" {
+	if r, err := Find(t.Context(), dir); err != nil || r.Branch != "" {
 		t.Errorf("a detached HEAD: got %+v, %v", r, err)
 	}
-	if _, err := Look(t.Context(), t.TempDir()); hub.CodeOf(err) != hub.CodeNotFound {
+	if _, err := Find(t.Context(), t.TempDir()); hub.CodeOf(err) != hub.CodeNotFound {
 		t.Errorf("outside of a repository: got %v", err)
 	}
 }

@@ -3,6 +3,9 @@
 // at once. A folder that holds the user's home or the hub's home is never a root, nor
 // is a folder that a link leads to, because the target of a link can change after the
 // operator agreed.
+//
+// A root at the top of a repository stands for its linked working trees, too, wherever they
+// lie: git's own files name them, and they name the repository back.
 package roots
 
 import (
@@ -31,6 +34,9 @@ const worktrees = "worktrees"
 type Options struct {
 	Clock hub.Clock // default time.Now
 	Bus   hub.Bus   // gets a hint after every change; may be nil
+
+	// Secrets are folders with secrets of the user: a linked working tree there is not read.
+	Secrets []string
 }
 
 // A Service keeps roots in a store. It is safe for concurrent use.
@@ -39,6 +45,8 @@ type Service struct {
 	home  string // the hub's, without links
 	clock hub.Clock
 	bus   hub.Bus
+
+	secrets []string
 }
 
 // New returns a Service of the hub in home. opts may be nil.
@@ -56,6 +64,7 @@ func New(store hub.Store, home string, opts *Options) (*Service, error) {
 			s.clock = opts.Clock
 		}
 		s.bus = opts.Bus
+		s.secrets = opts.Secrets
 	}
 	return s, nil
 }
@@ -196,12 +205,21 @@ func (s *Service) List(ctx context.Context) (all []hub.Root, err error) {
 	return all, nil
 }
 
-// Paths returns the paths of the roots.
+// Paths returns the paths of the roots, and of the linked working trees that belong to a
+// repository at the top of a root.
 func (s *Service) Paths(ctx context.Context) ([]string, error) {
 	all, err := s.List(ctx)
 	paths := make([]string, len(all))
 	for i, r := range all {
 		paths[i] = r.Path
+	}
+	for _, r := range all {
+		for _, tree := range linkedTrees(r.Path) {
+			isSecret := slices.ContainsFunc(s.secrets, func(folder string) bool { return overlaps(folder, tree) })
+			if !isSecret && s.check("roots.Paths", tree) == nil && !slices.Contains(paths, tree) {
+				paths = append(paths, tree)
+			}
+		}
 	}
 	return paths, err
 }

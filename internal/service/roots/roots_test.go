@@ -2,6 +2,7 @@ package roots_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -85,4 +86,79 @@ func TestAdd(t *testing.T) {
 			t.Errorf("remove: got %v, want forbidden", err)
 		}
 	})
+}
+
+// A root at the top of a repository stands for its linked working trees.
+func TestLinkedTrees(t *testing.T) {
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOME", filepath.Join(base, "user"))
+	app := filepath.Join(base, "app")
+	git := func(args ...string) {
+		t.Helper()
+		cmd := exec.Command("git", append([]string{"-C", app, "-c", "user.name=ada", "-c", "user.email=ada@example.com"}, args...)...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	write := func(file, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, dir := range []string{"app", "user/keys", "hub"} {
+		if err := os.MkdirAll(filepath.Join(base, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	git("init", "-q")
+	git("commit", "-q", "--allow-empty", "-m", "one")
+	git("worktree", "add", "-q", filepath.Join(base, "linked"))
+	git("worktree", "add", "-q", filepath.Join(base, "user/keys/secret"))
+	git("worktree", "add", "-q", filepath.Join(base, "moved"))
+	git("worktree", "add", "-q", filepath.Join(base, "other"))
+
+	// Trees that the repository names, and that do not name it back, or that a link leads to.
+	worktrees := filepath.Join(app, ".git/worktrees")
+	for _, forged := range []string{"", "user", "hub", "plain"} {
+		write(filepath.Join(worktrees, "forged"+forged, "gitdir"), filepath.Join(base, forged, ".git")+"\n")
+	}
+	write(filepath.Join(base, "plain/file"), "")
+	write(filepath.Join(base, "user/.git"), "gitdir: "+filepath.Join(worktrees, "forgeduser")+"\n")
+	write(filepath.Join(base, "hub/.git"), "gitdir: "+filepath.Join(worktrees, "forgedhub")+"\n")
+	if err := os.Rename(filepath.Join(base, "moved"), filepath.Join(base, "real")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(base, "real"), filepath.Join(base, "moved")); err != nil {
+		t.Fatal(err)
+	}
+	write(filepath.Join(base, "other/.git"), "gitdir: "+filepath.Join(worktrees, "linked")+"\n")
+
+	hubHome := filepath.Join(base, "hub")
+	s, err := roots.New(storetest.Open(t, hubHome), hubHome, &roots.Options{Secrets: []string{filepath.Join(base, "user/keys")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Add(t.Context(), operator, app); err != nil {
+		t.Fatal(err)
+	}
+	want := app + " " + filepath.Join(base, "linked")
+	got, err := s.Paths(t.Context())
+	if err != nil || strings.Join(got, " ") != want {
+		t.Errorf("got %v, %v, want %s", got, err, want)
+	}
+
+	// With the root all of them end.
+	if _, err := s.Remove(t.Context(), operator, app); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Paths(t.Context()); err != nil || len(got) > 0 {
+		t.Errorf("without roots: got %v, %v", got, err)
+	}
 }

@@ -1,7 +1,7 @@
 // Package initrepo sets up a git repository for agents: it finds the commands that test the
 // repository, plans what the hub is to know, carries the plan out, and takes it back.
 //
-// Look reads the repository at its newest commit, because the hub runs checks on commits. A Plan
+// Find reads the repository at its newest commit, because the hub runs checks on commits. A Plan
 // compares what is wanted with what the hub has, so that a second run changes nothing. What Apply
 // added is written to a file in the hub's home, and Undo removes that and nothing else.
 package initrepo
@@ -39,10 +39,10 @@ type Check struct {
 	proposed bool // by the repository's parley.yaml
 }
 
-// Look returns the repository around a folder. It reports CodeNotFound outside of a repository,
+// Find returns the repository around a folder. It reports CodeNotFound outside of a repository,
 // and CodeInvalid for one without a working tree.
-func Look(ctx context.Context, dir string) (Repository, error) {
-	const op = "initrepo.Look"
+func Find(ctx context.Context, dir string) (Repository, error) {
+	const op = "initrepo.Find"
 	top, err := git.Top(ctx, dir)
 	if err != nil || top == "" {
 		return Repository{}, hub.Errorf(hub.CodeNotFound, op, "%s is not in a git repository with a working tree", dir).
