@@ -33,10 +33,10 @@ test-quick: ## the tests alone, without the race detector and lint
 test-real: ## agent CLIs in terminals, agents kept by a hub, the plugin in CLIs, a release from build to upgrade, the page in real browsers, a real OpenClaw gateway, agents of other projects, the services on PostgreSQL, KILLS kills of a hub under load; fails if a part is missing; STEP=wake,guard runs these steps alone
 	GO="$(GO)" KILLS="$(KILLS)" STEP="$(STEP)" ./scripts/test-real
 
-reach: ## measure send to model request, REACH times for each CLI, and for each kept agent, into docs/agents-running.md and docs/agents-kept.md, and the tokens that Parley itself costs in each CLI, into docs/performance.md; and a task that agents of each vendor end as a commit, into docs/agents-running.md
+reach: ## measure send to model request, REACH times for each CLI, and for each kept agent, into docs/agents-running.md and docs/agents-kept.md, and the tokens that Parley itself costs in each CLI and the requests for an answer, into docs/performance.md; and a task that agents of each vendor end as a commit, into docs/agents-running.md
 	./scripts/clis
 	PARLEY_HOME=$${PARLEY_PEERS:-$(CURDIR)/.cache/peers} GO="$(GO)" ./scripts/agents claude-agent-acp codex-acp opencode gemini-cli qwen-code copilot-cli
-	PARLEY_REAL=1 PARLEY_REACH=$(REACH) $(GO) test -count 1 -run '^Test(Reach(Kept|Tokens)?|Landed)$$' -timeout 60m -v ./cmd/parley
+	PARLEY_REAL=1 PARLEY_REACH=$(REACH) $(GO) test -count 1 -run '^Test(Reach(Kept|Tokens)?|RequestsForAnswer|Landed)$$' -timeout 60m -v ./cmd/parley
 
 eval: ## let the model MODEL, which the service URL offers as chat completions, with the key in EVAL_KEY, work through 20 situations; it costs about 100 requests
 	@test -n "$(MODEL)" || { echo "usage: make eval MODEL=name [URL=https://...] with the key in EVAL_KEY" >&2; exit 2; }

@@ -166,16 +166,7 @@ func delegates(dir string) *model.Script {
 // woken, does the work and completes the task.
 func (c realCLI) worker(t *testing.T) *model.Script {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	call := func(tool, args, command string) model.Step {
-		if c.name == "pi" { // it has no MCP
-			return model.Step{Do: model.Shell, Command: asParley + "=1 " + self + " " + command}
-		}
-		return model.Step{Do: model.MCP, Server: "parley", Name: tool, Args: json.RawMessage(args)}
-	}
+	call := c.caller(t)
 	s := model.Default()
 	s.Rules = []model.Rule{{
 		When: model.Condition{Prompt: regexp.MustCompile(`\[parley wake w_`)},
@@ -188,6 +179,22 @@ func (c realCLI) worker(t *testing.T) *model.Script {
 		},
 	}}
 	return s
+}
+
+// caller returns a function that makes the step with which the model of the CLI uses a tool of the hub: a
+// call of the tool, or a command of the shell for a CLI without MCP.
+func (c realCLI) caller(t *testing.T) func(tool, args, command string) model.Step {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(tool, args, command string) model.Step {
+		if c.name == "pi" {
+			return model.Step{Do: model.Shell, Command: asParley + "=1 " + self + " " + command}
+		}
+		return model.Step{Do: model.MCP, Server: "parley", Name: tool, Args: json.RawMessage(args)}
+	}
 }
 
 // TestKilledWindow has mail come after the kill of a window, and wake the next window of the

@@ -106,7 +106,7 @@ func lands(after ...model.Step) *model.Script {
 func landsAsAnswered() *model.Script {
 	s := model.Default()
 	s.Rules = []model.Rule{
-		{When: model.Condition{Prompt: woken, Result: regexp.MustCompile(`or let the hub commit: .?commit_message`)}, Do: hubCommit},
+		{When: model.Condition{Prompt: woken, Result: regexp.MustCompile(`or let the hub commit: (argument )?commit_message`)}, Do: hubCommit},
 		{When: model.Condition{Prompt: woken}, Do: slices.Concat(taken, []model.Step{ownCommit, unsaved, {Do: model.Say, Text: "I cannot commit."}})},
 	}
 	return s

@@ -177,6 +177,54 @@ func coordinationRow(t *testing.T, c realCLI) string {
 	return row + fmt.Sprintf(" %d |", all.Total.Input)
 }
 
+// TestRequestsForAnswer counts the model requests with which each CLI in a terminal reads one message and
+// answers it, and those that only search for tools. The last request ends the turn.
+func TestRequestsForAnswer(t *testing.T) {
+	onlyReal(t)
+	searches := regexp.MustCompile(`(?i)call [a-z_]*search`)
+	only := strings.Fields(os.Getenv("PARLEY_REACH_CLIS"))
+	var rows []string
+	for _, c := range realCLIs {
+		isLeftOut := len(only) > 0 && !slices.Contains(only, c.name)
+		if c.asleep || isLeftOut {
+			continue // its model reads mail with a prompt of a person
+		}
+		t.Run(c.name, func(t *testing.T) {
+			call := c.caller(t)
+			d := c.atModel(t, model.Rule{When: model.Condition{Prompt: woken}, Do: []model.Step{
+				call("acp_inbox", `{}`, "inbox"), call("acp_send", `{"to":["planner"],"text":"It is done."}`, "send planner done"), {Do: model.Say, Text: "Answered."},
+			}})
+			d.await("an armed session", d.idle)
+			d.mail("is the parser done?")
+			d.await("the answer", func() bool { return strings.Contains(d.as("planner", "inbox", "--peek").out, "done") && d.idle() })
+
+			asked, searched := 0, 0
+			for _, x := range d.exchanges() {
+				if x.Side || !wakeID.Match(x.Body) {
+					continue
+				}
+				asked++
+				if searches.MatchString(x.Answer) {
+					searched++
+				}
+			}
+			if searched > 1 || asked-searched > 3 {
+				t.Errorf("%d model requests, %d of them searches for tools; want one search at most, and three others\n%s", asked, searched, strings.Join(d.summary(), "\n"))
+			}
+			known, err := cli.Lookup(c.name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			row := fmt.Sprintf("| %s %s | %d | %d |", known.Title, c.version(t), asked, searched)
+			t.Log(row)
+			rows = append(rows, row)
+		})
+	}
+	if os.Getenv("PARLEY_REACH") != "" && !t.Failed() && len(rows) > 0 {
+		fillTable(t, "performance.md", "answer", "| CLI | model requests | of these searches for tools |\n|---|---:|---:|\n", rows)
+	}
+}
+
 // version returns the version of the CLI that is pinned.
 func (c realCLI) version(t *testing.T) string {
 	t.Helper()
