@@ -532,6 +532,52 @@ func testKeptPolicy(t *testing.T, policy string, d *den) {
 	}
 }
 
+// TestKeptBudget has real agents that tell their model calls while a turn runs spend a budget in the middle
+// of one. A refused edit would end a turn of Codex, so that its budget is a hard one, which does the same.
+func TestKeptBudget(t *testing.T) {
+	onlyReal(t)
+	for _, c := range keptPeers {
+		how, isCounted := map[string][]string{"claude": nil, "qwen": nil, "codex": {"--hard"}}[c.cli]
+		if !isCounted {
+			continue // it tells its counts at the end of a turn
+		}
+		t.Run(c.cli, func(t *testing.T) {
+			d := keepPeer(t, c.cli, c.known, "--policy", "write")
+			path := filepath.Join(d.dir, "a.txt")
+			if err := os.WriteFile(path, []byte("0\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			steps := []model.Step{said, {Do: model.Read, Path: "a.txt"}} // each answer says 1801 tokens
+			for n := range 6 {
+				steps = append(steps, model.Step{Do: model.Edit, Path: "a.txt", Old: fmt.Sprint(n), New: fmt.Sprint(n + 1)})
+			}
+			script := model.Default()
+			script.Rules = []model.Rule{{When: model.Condition{Prompt: regexp.MustCompile("count this")}, Do: append(steps, model.Step{Do: model.Say, Text: "Counted."})}}
+			d.script = model.New(script)
+			defer func() {
+				if t.Failed() {
+					d.show()
+				}
+			}()
+
+			d.ok(d.operator(append([]string{"budget", "set", "builder", "--tokens", "3000", "--per", "total"}, how...)...), nil)
+			d.ok(d.stdinOperator("count this\n", "agent", "attach", "builder"), nil)
+			d.await("the end of the turn", func() bool {
+				return len(d.turns()) > 0 && d.status().State != "working" && d.status().State != "starting"
+			})
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// The budget is spent with the second answer. The counts of an answer may come with the next one.
+			if got := strings.TrimSpace(string(text)); got > "3" {
+				t.Errorf("%s edits were made, want at most 3", got)
+			}
+			t.Logf("%s edits were made: %s", strings.TrimSpace(string(text)), d.operator("spend", "--agent", "builder").out)
+		})
+	}
+}
+
 func TestAttach(t *testing.T) {
 	t.Parallel()
 	h, dir := newHouse(t), t.TempDir()

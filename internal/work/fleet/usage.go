@@ -23,6 +23,7 @@ type meter struct {
 	calling hub.Tokens // of the call before, and of those before it
 	before  int64      // the level after the call before
 	level   int64      // the newest level; 0 after a tool call, until the next model call tells one
+	began   bool       // the agent has shown words or a tool of the next model call
 }
 
 // acpCounts are the counts of model calls as agents write them over ACP, in two spellings.
@@ -75,8 +76,14 @@ func (m *meter) update(u *acp.Update) {
 		m.fill(int64(used.Used))
 		m.takeModel(u)
 	}
-	if call := u.ToolCall(); call != nil && (call.Status == "completed" || call.Status == "failed") {
+	call := u.ToolCall()
+	switch {
+	case call == nil:
+		m.began = m.began || u.Kind() == acp.KindAgentMessage || u.Kind() == acp.KindThought
+	case call.Status == "completed", call.Status == "failed":
 		m.closeCall()
+	default:
+		m.began = true
 	}
 	var meta json.RawMessage
 	switch {
@@ -94,9 +101,10 @@ func (m *meter) update(u *acp.Update) {
 	}
 }
 
-// fill takes a fill level of the context. The level of a call that was taken before may be repeated.
+// fill takes a fill level of the context. The level of the call before may be repeated until the next
+// one begins.
 func (m *meter) fill(used int64) {
-	isRepeated := m.level == 0 && used == m.before
+	isRepeated := m.level == 0 && used == m.before && !m.began
 	if used > 0 && used <= hub.MaxTokens && !isRepeated {
 		m.level = used
 	}
@@ -108,6 +116,7 @@ func (m *meter) closeCall() {
 		m.calling = m.calling.Plus(m.newest())
 		m.before = m.level
 		m.level = 0
+		m.began = false
 	}
 }
 

@@ -92,6 +92,7 @@ func TestUsageSoFar(t *testing.T) {
 		{"one call, whose level grows", []*acp.Update{level(1000), level(1100)}, hub.Tokens{Input: 1100}},
 		{"a second call after a tool call reads the first one from the cache", []*acp.Update{level(1000), level(1100), tool("in_progress"), tool("completed"), level(1300)}, hub.Tokens{Input: 1300, CachedRead: 1100}},
 		{"two tool calls of one model call, and its level again", []*acp.Update{level(1100), tool("completed"), tool("failed"), level(1100)}, hub.Tokens{Input: 1100}},
+		{"an equal level of the next model call", []*acp.Update{level(1100), tool("completed"), tool("in_progress"), level(1100)}, hub.Tokens{Input: 1100, CachedRead: 1100}},
 		{"a smaller context", []*acp.Update{level(1100), tool("completed"), level(200)}, hub.Tokens{Input: 1100, CachedRead: 200}},
 		{"nothing", []*acp.Update{tool("completed")}, hub.Tokens{}},
 	} {
