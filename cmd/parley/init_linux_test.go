@@ -141,7 +141,7 @@ func TestInitByScripts(t *testing.T) {
 	yes := []string{"init", "--yes", "--as-operator"}
 	r := inRepository(t, linked, env, yes...)
 	contains(t, r.out, "landing is off: test failed on ")
-	if r := inRepository(t, dir, env, "landing", "show", "--as-operator"); r.code == exitDone {
+	if r := inRepository(t, dir, env, "land", "policy", "show", "--as-operator"); r.code == exitDone {
 		t.Errorf("there is a landing policy: %s", r.out)
 	}
 
@@ -159,7 +159,7 @@ func TestInitByScripts(t *testing.T) {
 	if r := inRepository(t, dir, env, undo...); r.code != exitMissing {
 		t.Errorf("a second undo: exit %d\n%s%s", r.code, r.out, r.err)
 	}
-	if list := inRepository(t, dir, env, "root", "list", "--as-operator"); strings.Contains(list.out, dir) {
+	if list := inRepository(t, dir, env, "hub", "folder", "list", "--as-operator"); strings.Contains(list.out, dir) {
 		t.Errorf("the folder is a root still: %s", list.out)
 	}
 	if _, err := os.Stat(filepath.Join(dir, ".git/hooks/pre-commit")); err == nil {
@@ -172,7 +172,7 @@ func TestInitUndoKeepsOlderThings(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	dir, _ := initHouse(t)
-	h.ok(h.operator("root", "add", dir), nil)
+	h.ok(h.operator("hub", "folder", "add", dir), nil)
 	h.ok(inRepository(t, dir, h.env(""), "check", "add", "mine", "--as-operator", "--", "true"), nil)
 	r := inRepository(t, dir, h.env(""), "init", "--yes", "--as-operator", "--no-guard")
 	contains(t, r.err, "mine: true   (as it was)", "into main when mine passes")
@@ -182,5 +182,5 @@ func TestInitUndoKeepsOlderThings(t *testing.T) {
 		t.Errorf("too much was removed: %s", r.out)
 	}
 	contains(t, inRepository(t, dir, h.env(""), "check", "list", "--as-operator").out, "mine")
-	contains(t, h.operator("root", "list").out, dir)
+	contains(t, h.operator("hub", "folder", "list").out, dir)
 }

@@ -193,7 +193,7 @@ var layers = map[string][]string{
 
 	// What puts it together, and the command.
 	"server": { // cli and transcript: the usage in the files that a hook names
-		"hub", "channel", "internal/ground/federation", "internal/ground/git", "internal/ground/handshake", "internal/ground/process", "internal/ground/spans", "internal/ground/vault", "internal/desk/home", "internal/engine/sqlite", "internal/engine/postgres", "internal/engine/blobs", "internal/engine/bus",
+		"hub", "channel", "internal/ground/federation", "internal/ground/git", "internal/ground/handshake", "internal/ground/process", "internal/ground/process/confine", "internal/ground/spans", "internal/ground/vault", "internal/desk/home", "internal/engine/sqlite", "internal/engine/postgres", "internal/engine/blobs", "internal/engine/bus",
 		"internal/service/attention", "internal/service/callers", "internal/service/check", "internal/service/continuation", "internal/service/contract", "internal/service/deliberation", "internal/service/event", "internal/service/folder", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/landing", "internal/service/mailroom", "internal/service/metrics", "internal/service/peers",
 		"internal/service/proof", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/schedule", "internal/service/signin", "internal/service/team", "internal/service/usage",
 		"internal/reach/clone", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/wake", "internal/reach/workshop",
