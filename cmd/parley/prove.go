@@ -126,9 +126,10 @@ a file for --key, or as .parley/keys in the repository. The keys from before fol
 those of witnesses (parley peer add --witness) after a # with their name.
 
 --new begins a new log over the same journal, with a name and a key of its own. Do that
-after the key file was read by others, and after you restored a backup that is older than
-a checkpoint that others have. The first row of the new log names the last checkpoint of
-the old one. People who check files need the new key; older files stay as they are.`,
+after you restored a backup that is older than a checkpoint that others have. It does not
+help after the key file in the home was read by others: each log's key follows from it.
+The first row of the new log names the last checkpoint of the old one. People who check
+files need the new key; older files stay as they are.`,
 		Example: `  parley hub key > hub.key
   parley verify l7.proof.json --key hub.key
   parley hub key --new`,
