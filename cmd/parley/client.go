@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,6 +17,7 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/desk/cli"
 	"github.com/parley-agents/parley/internal/desk/launch"
+	"github.com/parley-agents/parley/internal/ground/text/shell"
 	"github.com/parley-agents/parley/internal/ground/vault"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/server"
@@ -88,11 +91,17 @@ func (a *app) key() (string, error) {
 	case os.Getenv(launch.Variable) != "":
 		return readKey(filepath.Join(os.Getenv(launch.Variable), cli.KeyFile))
 	case !isTerminal(a.in):
-		return "", hub.Errorf(hub.CodeUnauthenticated, "parley", "no key was given").
-			WithHint("set PARLEY_KEY, use --key-file, or use --as-operator if you are the operator")
+		if err := a.noHubYet(); err != nil {
+			return "", err
+		}
+		return "", hub.Errorf(hub.CodeUnauthenticated, "parley", "no key was given, and this is not a terminal, so you are not taken for the operator").
+			WithHint("add --as-operator if you are the operator, or set PARLEY_KEY or --key-file")
 	}
 	home, err := a.homeDir()
 	if err != nil {
+		return "", err
+	}
+	if err := a.noHubYet(); err != nil {
 		return "", err
 	}
 	key, err := operatorKey(home)
@@ -100,6 +109,19 @@ func (a *app) key() (string, error) {
 		return key, err
 	}
 	return "", hub.Errorf(hub.CodeDegraded, "parley", "%w: no hub is running in %s", rpc.ErrUnreachable, home).WithHint(rpc.StartHint)
+}
+
+// noHubYet returns an error if no hub was ever started in the home, and PARLEY_URL names none.
+func (a *app) noHubYet() error {
+	home, err := a.homeDir()
+	if err != nil || os.Getenv("PARLEY_URL") != "" {
+		return err
+	}
+	if _, err := os.Stat(home); errors.Is(err, fs.ErrNotExist) {
+		return hub.Errorf(hub.CodeDegraded, "parley", "%w: no hub has been started here: %s does not exist", rpc.ErrUnreachable, home).
+			WithHint("start one: parley serve, or parley init in a repository")
+	}
+	return nil
 }
 
 // readKey reads a file with a key.
@@ -140,6 +162,9 @@ func (a *app) hubURL() (string, error) {
 	// A hub that was killed leaves its address, where another program may listen now.
 	if raw, err := os.ReadFile(filepath.Join(home, server.URLFile)); err == nil && server.Running(home) {
 		return strings.TrimSpace(string(raw)), nil
+	}
+	if a.home != "" { // that home and no other hub
+		return "", hub.Errorf(hub.CodeDegraded, "parley", "%w: no hub is running in %s", rpc.ErrUnreachable, home).WithHint("start it: parley serve --home %s", shell.Word(home))
 	}
 	return "http://" + server.DefaultAddr, nil
 }

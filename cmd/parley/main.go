@@ -137,6 +137,7 @@ func (v visibleWriter) Write(b []byte) (int, error) {
 // fail prints an error and returns the exit code for it.
 func (a *app) fail(cmd *cobra.Command, err error) int {
 	var e *hub.Error
+	err = groupError(err)
 	switch {
 	case errors.As(err, &e):
 	case a.began:

@@ -189,7 +189,7 @@ func (a *app) root() *cobra.Command {
 	f.BoolVar(&a.json, "json", false, "print JSON, with errors on stderr")
 	f.Var((*pathFlag)(&a.keyFile), "key-file", "file with your key (default the key in $PARLEY_KEY)")
 	f.BoolVar(&a.asOperator, "as-operator", false, "use the operator's key from the home")
-
+	plainErrors(root)
 	return root
 }
 
