@@ -25,7 +25,7 @@ func (s *scene) landings() {
 	r.git("init", "-q", "-b", "main")
 	r.commit("first")
 	operator := s.as(s.operator)
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience.For(time.Minute))
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience.For(5*time.Minute))
 	defer cancel()
 	must(rpc.Call(ctx, operator, api.AddCheck, api.AddCheckParams{
 		RepositoryParams: api.RepositoryParams{Repository: r.dir}, Name: "test", Command: []string{"sh", "-c", moduleCheck}, Required: true, Unconfined: confine.Supported() != nil,
@@ -110,7 +110,7 @@ func (s *scene) judges() {
 	r.git("init", "-q", "-b", "main")
 	r.commit("first")
 	operator := s.as(s.operator)
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience.For(time.Minute))
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience.For(5*time.Minute))
 	defer cancel()
 	must(rpc.Call(ctx, operator, api.AddCheck, api.AddCheckParams{
 		RepositoryParams: api.RepositoryParams{Repository: r.dir}, Name: "test", Command: []string{"sh", "test.sh"}, Setup: []string{"sh", "lib.sh"}, Required: true, Unconfined: confine.Supported() != nil,

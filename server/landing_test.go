@@ -453,7 +453,7 @@ func TestLandingAsksContracts(t *testing.T) {
 	o.Checks = server.Checks{Program: program(t)}
 	h := start(t, o)
 	keys := h.add(t, "ada")
-	ctx, cancel := context.WithTimeout(t.Context(), patience.For(time.Minute))
+	ctx, cancel := context.WithTimeout(t.Context(), patience.For(3*time.Minute))
 	defer cancel()
 	operator := h.as(h.operator)
 	r.allow(ctx, operator, api.LandingParams{By: hub.LandingAuto})
@@ -479,7 +479,7 @@ func TestLandingAsksCanMerge(t *testing.T) {
 	o.Checks = server.Checks{Program: program(t)}
 	h := start(t, o)
 	keys := h.add(t, "ada", "bob")
-	ctx, cancel := context.WithTimeout(t.Context(), patience.For(time.Minute))
+	ctx, cancel := context.WithTimeout(t.Context(), patience.For(3*time.Minute))
 	defer cancel()
 	operator := h.as(h.operator)
 	ada := h.as(keys[0])
