@@ -54,12 +54,20 @@ func TestOperators(t *testing.T) {
 	})
 }
 
-// TestStaleAddress kills a hub and listens where it was.
+// TestStaleAddress kills a hub, whose address stays, and has another program listen there. Its port
+// may be taken by then: the address that stays becomes that of the program.
 func TestStaleAddress(t *testing.T) {
 	h := newHouse(t)
 	h.hub.signal(t, syscall.SIGKILL)
-	l, err := net.Listen("tcp", strings.TrimPrefix(h.url, "http://"))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
+		t.Fatal(err)
+	}
+	left := filepath.Join(h.home, "url")
+	if raw, err := os.ReadFile(left); err != nil || strings.TrimSpace(string(raw)) != h.url {
+		t.Fatalf("the killed hub did not leave its address: %s, %v", raw, err)
+	}
+	if err := os.WriteFile(left, []byte("http://"+l.Addr().String()+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var calls atomic.Int32
@@ -69,9 +77,6 @@ func TestStaleAddress(t *testing.T) {
 	})}
 	go fake.Serve(l)
 	defer fake.Close()
-	if _, err := os.Stat(filepath.Join(h.home, "url")); err != nil {
-		t.Fatalf("the killed hub did not leave its address: %v", err)
-	}
 	for _, args := range [][]string{{"agent", "list", "--as-operator"}, {"stop", "--as-operator"}} {
 		r := do(t, parley(t, []string{"PARLEY_HOME=" + h.home}, append(args, "--json")...))
 		refused(t, r, 5, "degraded")

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/parley-agents/parley/internal/ground/text/nearest"
 	"github.com/parley-agents/parley/server"
 )
 
@@ -111,6 +112,9 @@ func unknownVerb(cmd *cobra.Command, word string) error {
 	err := usagef("unknown command %q for %s", word, cmd.CommandPath())
 	near := cmd.SuggestionsFor(word)
 	near = slices.DeleteFunc(near, func(name string) bool { return slices.Contains(takesAway, name) })
+	if best := nearest.Name(word, slices.Values(near)); best != "" {
+		near = []string{best}
+	}
 	switch {
 	case len(near) > 0:
 		return err.WithHint("did you mean %s %s?", cmd.CommandPath(), strings.Join(near, " or "))
