@@ -85,6 +85,12 @@ func TestProposalOfTheHubsRepositoryIsRevised(t *testing.T) {
 			t.Errorf("an agreed version: got %v, want %s", err, hub.CodeDenied)
 		}
 	})
+	t.Run("an agent does not replace what another one proposed for the same repository", func(t *testing.T) {
+		id := propose("lena", "prices")
+		if err := update(id, "/none"); hub.CodeOf(err) != hub.CodeDenied {
+			t.Errorf("got %v, want %s", err, hub.CodeDenied)
+		}
+	})
 	t.Run("an agent of the hub's repository does not replace the proposal of another one", func(t *testing.T) {
 		id := propose("bo", "stock")
 		if err := update(id, "/none"); hub.CodeOf(err) != hub.CodeDenied {

@@ -247,11 +247,16 @@ type move struct {
 	result  *finished // of a test, which is stored with the move; nil if there is none
 }
 
-// revisesProposal reports whether a move replaces a proposal of the same repository, of which no version
-// was agreed. That decides no more than the proposal did, so each agent that may propose may do it.
-func (m move) revisesProposal(by coord.Repo, was coord.Contract) bool {
+// revisesProposal reports whether a move replaces a proposal that the caller itself made for the same
+// repository, and of which no version was agreed. That decides no more than the proposal did.
+func (m move) revisesProposal(r hub.Reader, caller hub.Caller, by coord.Repo, was coord.Contract) (bool, error) {
 	isOpen := was.Status == coord.ContractProposed || was.Status == coord.ContractNegotiating
-	return m.move == coord.MoveUpdate && isOpen && was.ProposedBy == by.ID && was.Terms.InForce == nil
+	isOwn := was.ProposedBy == by.ID && was.Terms.InForce == nil
+	if m.move != coord.MoveUpdate || !isOpen || !isOwn {
+		return false, nil
+	}
+	first, err := r.Journal(hub.JournalQuery{Subject: string(was.ID), Limit: 1})
+	return len(first) == 1 && first[0].Action == actions.ContractProposed && first[0].Actor == caller.ID, err
 }
 
 // move reads a contract, moves its status, lets do change the rest, and stores and
@@ -265,7 +270,13 @@ func (s *Service) move(ctx context.Context, caller hub.Caller, m move, do func(s
 			read = liveContract
 		}
 		was, err := read(se.tx, m.op, p.ID, m.in.Contract)
-		if m.answers && !m.revisesProposal(by, was) {
+		isRevision := false
+		if m.answers && err == nil {
+			if isRevision, err = m.revisesProposal(se.tx, caller, by, was); err != nil {
+				return err
+			}
+		}
+		if m.answers && !isRevision {
 			if err := s.mayAnswer(m.op, caller, by); err != nil {
 				return err
 			}
