@@ -342,7 +342,7 @@ func TestStopNow(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 		y.until("the agent rests", func() bool { return y.kept("builder").State != "working" }, y.nothing)
-		if _, err := rpc.Call(t.Context(), y.as(y.operator), api.PromptAgent, api.PromptParams{Agent: "builder", Text: "go on"}); hub.CodeOf(err) != hub.CodeRateLimited || !strings.Contains(err.Error(), "wake resume") {
+		if _, err := rpc.Call(t.Context(), y.as(y.operator), api.PromptAgent, api.PromptParams{Agent: "builder", Text: "go on"}); hub.CodeOf(err) != hub.CodeRateLimited || !strings.Contains(err.Error(), "agent wake builder --on") {
 			t.Errorf("a prompt of the operator: %v, want it refused with the reason", err)
 		}
 		y.restart()

@@ -155,7 +155,7 @@ func TestContractGate(t *testing.T) {
 			contains(t, string(text), parts...)
 		}
 		in := []string{"--project", made.ProjectID, "--junit", path}
-		written(h.as("ci", append(in, "contract", "can-merge", "--repo", "api", "--commit", full("0"))...), exitCheck, `<testsuite name="parley contract can-merge" tests="1" failures="1">`, `<failure message="no test was run on this commit">`)
+		written(h.as("ci", append(in, "contract", "can-merge", "--repo", "api", "--commit", full("0"))...), exitCheck, `<testsuite name="parley can-merge" tests="1" failures="1">`, `<failure message="no test was run on this commit">`)
 		written(h.as("ci", append(in, "contract", "can-merge", "--repo", "api", "--commit", full("a3"))...), exitDone, `failures="0"`, `name="api"`)
 		written(h.as("ci", append(in, "contract", "diff", "User", "--exit-code")...), exitCheck, `<testcase classname="parley contract diff" name="web">`, "RES-property-removed")
 		written(h.as("ci", append(in, "contract", "check", "--repo", "api")...), exitDone, `<testsuite name="parley contract check" tests="1" failures="0">`)

@@ -19,13 +19,13 @@ func TestOptionsShowTheirEffect(t *testing.T) {
 	var listed string
 	poll(t, "the question", func() bool {
 		listed = h.operator("agent", "list", "--kept").out
-		return strings.Contains(listed, "asks (1)")
+		return strings.Contains(listed, "asks (q1)")
 	})
 	contains(t, listed,
 		"parley reply q1 y  (allow once: Yes)", "parley reply q1 n  (reject once: No)", "parley reply q1 reject  (allow always: Reject)")
 	contains(t, h.operator("inbox").out, "asker asks: Remove everything")
 	answered := h.operator("reply", "q1", "reject")
 	h.ok(answered, nil)
-	contains(t, answered.out, "question 1 of asker is answered: allow always: Reject")
+	contains(t, answered.out, "q1 of asker is answered: allow always: Reject")
 	contains(t, h.operator("hub", "journal", "--action", "agent.answered", "--json").out, `"option":"reject"`, `"kind":"allow_always"`)
 }

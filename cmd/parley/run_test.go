@@ -401,7 +401,7 @@ func TestRuns(t *testing.T) {
 	frames := do(t, parley(t, nil, "run", "replay", string(ids[0]), "--home", home, "--json"))
 	contains(t, frames.out, `"method":"initialize"`, `"method":"session/prompt"`, "TASK:say hello")
 	refused(t, do(t, parley(t, nil, "show", string(hub.NewIDs(now).Next()), "--home", home, "--json")), exitMissing, "not_found")
-	refused(t, do(t, parley(t, nil, "show", "../../etc", "--home", home, "--json")), exitUsage, "schema_invalid")
+	refused(t, do(t, parley(t, nil, "run", "replay", "../../etc", "--home", home, "--json")), exitUsage, "schema_invalid")
 
 	t.Run("a copy of a run under another name is no run", func(t *testing.T) {
 		runs := filepath.Join(home, "runs")
@@ -533,7 +533,7 @@ func TestRunCommandLine(t *testing.T) {
 		code  int
 		parts []string
 	}{
-		{"no agent", []string{"run"}, exitUsage, []string{"an agent and a task are required"}},
+		{"no agent", []string{"run", "--task", "x"}, exitUsage, []string{"an agent"}},
 		{"no task", []string{"run", "--", "agent"}, exitUsage, []string{"a task is required"}},
 		{"an empty task", []string{"run", "--task", " ", "--", "agent"}, exitUsage, []string{"the task is empty"}},
 		{"a policy that does not exist", []string{"run", "--task", "x", "--policy", "maybe", "--", "agent"}, exitUsage, []string{"maybe"}},

@@ -89,6 +89,9 @@ func (a *app) show(ctx context.Context, id string) error {
 		}
 	}
 	c, err := a.client()
+	if err != nil && isRun {
+		return hub.Errorf(hub.CodeNotFound, "parley", "no run %s has its files here, and the hub was not asked: %v", id, err)
+	}
 	if err != nil {
 		return err
 	}
