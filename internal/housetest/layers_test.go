@@ -48,6 +48,8 @@ var layers = map[string][]string{
 	"internal/ground/git":             {},                                // git without the programs that a repository names; evidence, runs and the demo use it
 	"internal/reach/clone":            {"hub", "internal/ground/git"},    // the hub's copies of repositories; checks, landings, contracts and continuations read and write repositories by it
 
+	"internal/reach/keep": {"hub", "internal/ground/git"}, // the store of uncommitted work; it lists the files of working trees with git
+
 	"internal/ground/checkfile":  {"hub", "internal/ground/digest", "internal/ground/strictyaml"}, // the checks of a repository's own file: the service that trusts them and "parley up" read them alike
 	"internal/ground/strictyaml": {"hub"},                                                         // the configuration and files of agents; one owner of the YAML module
 
