@@ -195,6 +195,7 @@ type Reader interface {
 	Landings() LandingReader
 	Usage() UsageReader
 	Continuations() ContinuationReader
+	Kept() KeptReader
 	Events() EventReader
 	Tree() TreeReader
 }
@@ -354,6 +355,7 @@ type Tx interface {
 	WriteLandings() LandingWriter
 	WriteUsage() UsageWriter
 	WriteContinuations() ContinuationWriter
+	WriteKept() KeptWriter
 	WriteEvents() EventWriter
 	WriteTree() TreeWriter
 }

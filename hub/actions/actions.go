@@ -65,6 +65,11 @@ const (
 	RescueMade        Action = "rescue.made"        // uncommitted work is kept
 	RescueDropped     Action = "rescue.dropped"
 
+	WorkKept      Action = "work.kept"      // the uncommitted state of a working tree is in the hub's store
+	WorkBack      Action = "work.back"      // files of kept work were brought back
+	WorkDropped   Action = "work.dropped"   // by the operator, or because its time is over
+	WorkDestroyed Action = "work.destroyed" // a command changed or removed uncommitted content of others, which is kept
+
 	GatewayProbed Action = "gateway.probed" // with a finding for each way of using it
 
 	AgentKept      Action = "agent.kept" // the hub runs the agent

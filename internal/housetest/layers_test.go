@@ -148,6 +148,7 @@ var layers = map[string][]string{
 	"internal/service/metrics":      {"hub"},
 	"internal/service/team":         {"hub", "internal/ground/diff3"},        // declares what it needs of the mailroom
 	"internal/service/usage":        {"hub"},                                 // declares what it needs of the mailroom
+	"internal/service/keptwork":     {"hub"},                                 // declares the store of content that it needs
 	"internal/service/continuation": {"hub", "internal/ground/text/shorten"}, // declares what it needs of handoffs, the keeper, copies of repositories and the mailroom
 
 	// How people and agents come in.

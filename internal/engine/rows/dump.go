@@ -72,6 +72,7 @@ var DumpTables = []DumpTable{
 	{Name: "budgets", Order: "n"},
 	{Name: "continuations", Order: "n"},
 	{Name: "rescues", Order: "n"},
+	{Name: "kept_works", Order: "n"},
 	{Name: "event_sources", Order: "name"},
 	{Name: "event_deliveries", Order: "source, id"},
 	{Name: "event_counts", Order: "source, outcome"},

@@ -53,6 +53,7 @@ var words = map[string]string{
 	"hub.ReviewID":       "r7",
 	"hub.ContinuationID": "k7",
 	"hub.RescueID":       "s7",
+	"hub.KeptID":         "s8",
 	"hub.ScheduleID":     "e7",
 	"hub.TaskID":         "T-7",
 }
@@ -201,7 +202,7 @@ func reasonOf(member string) string {
 // nouns are all tables of the engines' common part.
 var nouns = []noun{
 	of(agents), of(keys), of(teamArtifacts), of(artifactVersions), of(conflicts), of(repositoryChecks), of(checkPolicies),
-	of(checkResults), of(progresses), of(continuations), of(rescues), of(deliberations), of(decisions), of(eventSources), of(treeTiles), of(treeCheckpoints),
+	of(checkResults), of(progresses), of(continuations), of(rescues), of(keptWorks), of(deliberations), of(decisions), of(eventSources), of(treeTiles), of(treeCheckpoints),
 	of(schedules), of(handoffSteps), of(landingPolicies), of(landings), of(reviews), of(changes), of(peers), of(outboxes),
 	of(deadLetters), of(invites), of(tokens), of(projects), of(contracts), of(packets), of(fileRequests), of(reservations),
 	of(fileWaits), of(fileViews), of(fileNotes), of(contractResults), of(deployments), of(contractVerdicts), of(roots),

@@ -250,6 +250,10 @@ func fillEveryTable(t testing.TB, s *Store) {
 			return err
 		},
 		func(tx hub.Tx) error {
+			_, err := tx.WriteKept().PutKeptWork(hub.KeptWork{Tree: hub.WorkingTree{Path: "/src"}, Agent: "bob", Why: hub.KeptTurn, At: now, State: hub.KeptState{ID: "x"}})
+			return err
+		},
+		func(tx hub.Tx) error {
 			return tx.WriteEvents().PutSource(hub.EventSource{Name: "ci", Vendor: hub.VendorGitHub, To: "bob", Actors: hub.ActorsMembers, SetAt: now, SetBy: hub.Operator})
 		},
 		func(tx hub.Tx) error {

@@ -150,6 +150,24 @@ func (v *state) look(t hub.WorkingTree, before state) error {
 	return nil
 }
 
+// isMostlyGone reports whether a file is not there any more, is as it was committed again, or has
+// lost most of its lines.
+func (r *repo) isMostlyGone(f file, now string) bool {
+	if now == "" || now == f.Base {
+		return true
+	}
+	was, err := r.readBlob(f.Blob)
+	if err != nil {
+		return true
+	}
+	is, err := r.readBlob(now)
+	if err != nil {
+		return true // it is clean: the content is in a commit alone
+	}
+	_, removed := countLines(was, is)
+	return 2*removed > strings.Count(string(was), "\n")
+}
+
 // loss compares two states. Content that is committed, or in an entry of the stash, after the
 // command is not lost.
 func (r *repo) loss(before, after state) (out hub.KeptLoss) {
@@ -171,7 +189,7 @@ func (r *repo) loss(before, after state) (out hub.KeptLoss) {
 			now = after.Clean[f.Path]
 		}
 		if now != f.Blob && f.Blob != "" {
-			out.Files = append(out.Files, hub.KeptFile{Path: string(f.Path), State: f.Kind, Bytes: f.Size, Digest: f.Blob, Lost: true, Stashed: stashed[string(f.Path)+" "+f.Blob], Left: now})
+			out.Files = append(out.Files, hub.KeptFile{Path: string(f.Path), State: f.Kind, Bytes: f.Size, Digest: f.Blob, Lost: r.isMostlyGone(f, now), Stashed: stashed[string(f.Path)+" "+f.Blob], Left: now})
 		}
 	}
 	for _, entry := range before.Stash {

@@ -452,6 +452,10 @@ func (s callTx) WriteContinuations() hub.ContinuationWriter {
 	return callContinuations{s.calls, nil, s.tx.WriteContinuations()}
 }
 
+func (s callReader) Kept() hub.KeptReader { return callKept{s.calls, s.r.Kept(), nil} }
+
+func (s callTx) WriteKept() hub.KeptWriter { return callKept{s.calls, nil, s.tx.WriteKept()} }
+
 func (s callReader) Events() hub.EventReader { return callEvents{s.calls, s.r.Events(), nil} }
 
 func (s callTx) WriteEvents() hub.EventWriter { return callEvents{s.calls, nil, s.tx.WriteEvents()} }
@@ -548,6 +552,29 @@ func (s callTree) PutCheckpoint(a hub.Checkpoint) error {
 
 func (s callTree) DropCheckpoint(a int64) error {
 	return do0(s.calls, "DropCheckpoint", func() error { return s.w.DropCheckpoint(a) })
+}
+
+// A callKept is the kept work of a callReader, or of a callTx.
+type callKept struct {
+	calls
+	r hub.KeptReader
+	w hub.KeptWriter
+}
+
+func (s callKept) KeptWork(a hub.KeptID) (hub.KeptWork, error) {
+	return do1(s.calls, "KeptWork", func() (hub.KeptWork, error) { return s.r.KeptWork(a) })
+}
+
+func (s callKept) KeptWorks(a hub.KeptQuery) ([]hub.KeptWork, error) {
+	return do1(s.calls, "KeptWorks", func() ([]hub.KeptWork, error) { return s.r.KeptWorks(a) })
+}
+
+func (s callKept) PutKeptWork(a hub.KeptWork) (hub.KeptID, error) {
+	return do1(s.calls, "PutKeptWork", func() (hub.KeptID, error) { return s.w.PutKeptWork(a) })
+}
+
+func (s callKept) RemoveKeptWork(a hub.KeptID) error {
+	return do0(s.calls, "RemoveKeptWork", func() error { return s.w.RemoveKeptWork(a) })
 }
 
 // A callContinuations is the continuations of a callReader, or of a callTx.

@@ -75,6 +75,58 @@ var continuationTests = []storeTest{
 			return nil
 		})
 	}},
+	{"kept work is found by its tree, changes by compare-and-set, and shares its numbers with rescues", func(w *world) {
+		work := hub.KeptWork{Tree: hub.WorkingTree{Path: "/src/app", Repository: "/src/app/.git"}, Agent: "builder", Why: hub.KeptBeforeCommand, At: epoch, State: hub.KeptState{ID: "x1", Files: 2}}
+		var rescue hub.RescueID
+		w.update(func(tx hub.Tx) (err error) {
+			if work.ID, err = tx.WriteKept().PutKeptWork(work); err != nil {
+				return err
+			}
+			if rescue, err = tx.WriteContinuations().AddRescue(hub.Rescue{Ref: "rescue/x", Commit: "c1", Agent: "builder", At: epoch}); err != nil {
+				return err
+			}
+			_, err = tx.WriteKept().PutKeptWork(hub.KeptWork{Tree: hub.WorkingTree{Path: "/other"}, Why: hub.KeptTurn, At: epoch})
+			return err
+		})
+		if work.ID.Number()+1 != rescue.Number() {
+			w.Errorf("got %s and %s", work.ID, rescue)
+		}
+		w.store = w.reopen()
+		w.update(func(tx hub.Tx) error {
+			got, err := tx.Kept().KeptWork(work.ID)
+			if err != nil {
+				return err
+			}
+			work.Revision = 1
+			if !reflect.DeepEqual(got, work) {
+				w.Errorf("got %+v, want %+v", got, work)
+			}
+			got.After = "x2"
+			if _, err := tx.WriteKept().PutKeptWork(got); err != nil {
+				return err
+			}
+			if _, err := tx.WriteKept().PutKeptWork(got); hub.CodeOf(err) != hub.CodeConflict {
+				w.Errorf("an old revision: %v", err)
+			}
+			for _, q := range []struct {
+				hub.KeptQuery
+				want int
+			}{{hub.KeptQuery{}, 2}, {hub.KeptQuery{Tree: "/src/app"}, 1}, {hub.KeptQuery{Repository: "/src/app/.git"}, 1}, {hub.KeptQuery{Agent: "builder"}, 1}, {hub.KeptQuery{Cursor: work.ID}, 0}} {
+				q.Limit = 10
+				got, err := tx.Kept().KeptWorks(q.KeptQuery)
+				if err != nil || len(got) != q.want {
+					w.Errorf("%+v: got %+v, %v, want %d", q.KeptQuery, got, err, q.want)
+				}
+			}
+			if err := tx.WriteKept().RemoveKeptWork(work.ID); err != nil {
+				return err
+			}
+			if err := tx.WriteKept().RemoveKeptWork(work.ID); hub.CodeOf(err) != hub.CodeNotFound {
+				w.Errorf("a second time: %v", err)
+			}
+			return nil
+		})
+	}},
 	{"the number of a dropped rescue is not given again", func(w *world) {
 		add := func() (id hub.RescueID) {
 			w.update(func(tx hub.Tx) (err error) {

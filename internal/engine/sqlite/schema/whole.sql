@@ -1139,6 +1139,19 @@ CREATE TABLE tree_checkpoints (
   note TEXT NOT NULL
 );
 
+CREATE TABLE kept_works (
+  n          INTEGER PRIMARY KEY,             -- sn
+  tree       TEXT NOT NULL,
+  repository TEXT,
+  agent      TEXT,
+  revision   INTEGER NOT NULL,
+  body_json  TEXT NOT NULL
+);
+
+CREATE INDEX kept_works_tree ON kept_works(tree, n);
+
+CREATE INDEX kept_works_repository ON kept_works(repository, n) WHERE repository IS NOT NULL;
+
 INSERT INTO message_text (message_text, rank) VALUES ('automerge', 16);
 INSERT INTO acp_meta (key, value) VALUES ('package_hash', 'sha256 of RFC 8785 without verification.package_hash');
 INSERT INTO acp_meta (key, value) VALUES ('protocol_version', '1.0.0');
