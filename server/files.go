@@ -30,6 +30,7 @@ func (r Reservations) Guarded() bool { return r.Guard == nil || *r.Guard }
 type Repository struct {
 	Path          string // absolute path of its working tree; linked working trees follow the same rules
 	Reservations  Reservations
+	KeptWork      KeptWork
 	RequireChecks bool // refuse completions in it without passed checks
 }
 

@@ -64,6 +64,7 @@ func (s *Server) parts() []part {
 		{Name: "proofs", Open: s.openProofs, Run: func(ctx context.Context) { s.proofs.Run(ctx) }},
 		{Name: "witnesses", Run: func(ctx context.Context) { s.proofs.RunWitnesses(ctx) }},
 		{Name: "reservations", Open: s.openFiles, Run: func(ctx context.Context) { s.files.Run(ctx) }},
+		{Name: "kept work", Open: s.openKept, Run: func(ctx context.Context) { s.kept.Run(ctx) }, Close: func() error { return s.kept.Close() }},
 		{Name: "shared files", Open: s.openShared, Close: func() error { return s.shared.Close() }},
 		{Name: "contracts", Open: s.openContracts, Run: func(ctx context.Context) { s.contracts.Run(ctx) }},
 		{Name: "checks", Open: s.openChecks, Run: s.runChecks},

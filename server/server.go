@@ -85,6 +85,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/folder"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
+	"github.com/parley-agents/parley/internal/service/keptwork"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/landing"
 	"github.com/parley-agents/parley/internal/service/mailroom"
@@ -277,6 +278,7 @@ type Server struct {
 	distant   *evidence.Distant // nil on SQLite
 	files     *reservation.Service
 	trees     reservation.Trees
+	kept      *keptwork.Service
 	checks    *check.Service
 	shop      *workshop.Shop
 	landings  *landing.Service

@@ -158,7 +158,7 @@ var layers = map[string][]string{
 	"internal/operation/api": {
 		"hub", "internal/ground/contact", "internal/ground/federation", // peers that wait for a person
 		"internal/ground/shape", "internal/ground/strictjson", "internal/operation/rpc", "internal/service/attention", "internal/service/metrics", "internal/service/deliberation", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/mailroom",
-		"internal/service/check", "internal/service/continuation", "internal/service/landing", "internal/service/proof", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/signin", "internal/service/team", "internal/service/usage",
+		"internal/service/check", "internal/service/continuation", "internal/service/keptwork", "internal/service/landing", "internal/service/proof", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/signin", "internal/service/team", "internal/service/usage",
 		"internal/reach/gateway", "internal/reach/notify", // the report of a probe; the states of targets
 		"internal/reach/forge", "internal/service/event", "internal/service/schedule", // forge: the address of a vendor's API
 		"internal/work/keeper", "internal/reach/wake", // wake/ operations: their parameters are those of the machine
@@ -197,9 +197,9 @@ var layers = map[string][]string{
 	// What puts it together, and the command.
 	"server": { // cli and transcript: the usage in the files that a hook names
 		"hub", "channel", "internal/ground/federation", "internal/ground/git", "internal/ground/handshake", "internal/ground/process", "internal/ground/process/confine", "internal/ground/spans", "internal/ground/vault", "internal/desk/home", "internal/engine/sqlite", "internal/engine/postgres", "internal/engine/blobs", "internal/engine/bus",
-		"internal/service/attention", "internal/service/callers", "internal/service/check", "internal/service/continuation", "internal/service/contract", "internal/service/deliberation", "internal/service/event", "internal/service/folder", "internal/service/handoff", "internal/service/journal", "internal/service/keys", "internal/service/landing", "internal/service/mailroom", "internal/service/metrics", "internal/service/peers",
+		"internal/service/attention", "internal/service/callers", "internal/service/check", "internal/service/continuation", "internal/service/contract", "internal/service/deliberation", "internal/service/event", "internal/service/folder", "internal/service/handoff", "internal/service/journal", "internal/service/keptwork", "internal/service/keys", "internal/service/landing", "internal/service/mailroom", "internal/service/metrics", "internal/service/peers",
 		"internal/service/proof", "internal/service/records", "internal/service/reservation", "internal/service/roots", "internal/service/run", "internal/service/schedule", "internal/service/signin", "internal/service/team", "internal/service/usage",
-		"internal/reach/clone", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/notify", "internal/reach/peer", "internal/reach/wake", "internal/reach/workshop",
+		"internal/reach/clone", "internal/reach/evidence", "internal/reach/gateway", "internal/reach/keep", "internal/reach/notify", "internal/reach/peer", "internal/reach/wake", "internal/reach/workshop",
 		"internal/desk/cli", "internal/desk/transcript", "internal/work/acpguard", "internal/work/fleet", "internal/work/keeper", "internal/work/run",
 		"internal/operation/rpc", "internal/operation/api", "internal/operation/coordination", "internal/surface/intake", "internal/surface/mcptools", "internal/surface/routes", "internal/surface/web",
 	},

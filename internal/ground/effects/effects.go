@@ -35,6 +35,29 @@ type Effects struct {
 	Writes  []Target // files that it writes, moves or removes itself
 	Patched []string // absolute paths of files that its apply_patch changes; they are in Writes, too
 	Git     []Git    // in the order of the text
+
+	// Reach are the absolute paths that the command names, and the folders in which its programs run.
+	Reach []string
+	// Acts reports whether a program runs that is not known to read only, or that the text does not
+	// name.
+	Acts bool
+}
+
+// Destroys reports whether the text says that the command writes, removes or throws away something
+// that may not be committed.
+func (e Effects) Destroys() bool {
+	return len(e.Writes) > 0 || slices.ContainsFunc(e.Git, func(g Git) bool { return g.Verb != Stage && g.Verb != Commit })
+}
+
+// maxReach bounds the paths of Reach; later ones are left out.
+const maxReach = 256
+
+// reaches adds a path that the command names.
+func (r *reader) reaches(at string) {
+	if at == "" || len(r.effects.Reach) >= maxReach || slices.Contains(r.effects.Reach, at) {
+		return
+	}
+	r.effects.Reach = append(r.effects.Reach, at)
 }
 
 // A Target names files by an absolute path or a pattern.
@@ -53,6 +76,13 @@ const (
 	Stage   Verb = "stage"   // puts changed files into the index or into a commit
 	Switch  Verb = "switch"  // checks out another commit; files that differ there change
 	Commit  Verb = "commit"  // commits the index
+
+	Unstash  Verb = "unstash"  // removes entries of the stash; Ref is pop, drop or clear
+	Restash  Verb = "restash"  // adds an entry to the stash
+	Unbranch Verb = "unbranch" // removes branches, or moves them away from their commits; Refs has them
+	Untree   Verb = "untree"   // removes working trees, which are its Paths
+	Move     Verb = "move"     // begins a branch in the working tree
+	Prune    Verb = "prune"    // removes commits that no branch has
 )
 
 // A Git is a git command that changes, stages or commits files.
@@ -60,6 +90,7 @@ type Git struct {
 	Verb     Verb
 	Dir      string   // the folder in which git runs
 	Ref      string   // for Switch: the branch or commit, which may also be a path
+	Refs     []string // for Unbranch: the branches
 	Paths    []Target // empty for the whole working tree, but for Commit: for the index
 	Except   []Target // files that the pathspecs exclude
 	NoVerify bool     // the command leaves out the hooks of the repository
@@ -84,8 +115,21 @@ func (g Git) Compile() func(file string, steps *int) bool {
 // Read returns the effects of a command that a shell runs in dir, an absolute path. A command
 // that is not valid in a shell has none.
 func Read(command, dir string) Effects {
-	r := &reader{documents: map[*syntax.Redirect]string{}}
+	r := &reader{documents: map[*syntax.Redirect]string{}, vars: map[string]string{}}
 	r.text(command, scope{dir: filepath.ToSlash(dir)}, 0)
+	for _, w := range r.effects.Writes {
+		if !w.Glob && !w.Spec {
+			r.reaches(w.Path)
+		}
+	}
+	for _, g := range r.effects.Git {
+		r.reaches(g.Dir)
+		for _, t := range g.Paths {
+			if !t.Spec {
+				r.reaches(t.Path)
+			}
+		}
+	}
 	return r.effects
 }
 
@@ -112,6 +156,7 @@ type reader struct {
 	effects   Effects
 	documents map[*syntax.Redirect]string // here-documents, which were taken out of the text
 	expanded  int                         // bytes of all words
+	vars      map[string]string           // variables with a literal value
 	globs     int                         // patterns among the files that it writes
 }
 
@@ -121,7 +166,8 @@ func (r *reader) write(t Target) {
 		r.globs++
 	}
 	isBeyond := t.Glob && (r.globs > maxGlobs || strings.Count(t.Path, "*") > maxStars)
-	if t.Path == "" || isBeyond {
+	isRepeated := len(r.effects.Writes) > 0 && r.effects.Writes[len(r.effects.Writes)-1] == t // by a loop
+	if t.Path == "" || isBeyond || isRepeated {
 		return
 	}
 	r.effects.Writes = append(r.effects.Writes, t)
@@ -130,6 +176,7 @@ func (r *reader) write(t Target) {
 // text reads the commands of a text and returns the scope after them.
 func (r *reader) text(command string, s scope, depth int) scope {
 	if len(command) > maxCommand || depth > maxDepth {
+		r.effects.Acts = true
 		return scope{}
 	}
 	short, bodies := withoutDocuments(command)
@@ -139,12 +186,13 @@ func (r *reader) text(command string, s scope, depth int) scope {
 		bodies = nil
 	}
 	if file == nil {
+		r.effects.Acts = true
 		return scope{}
 	}
 	for i, redirect := range found {
 		switch {
 		case bodies == nil:
-			r.documents[redirect], _ = literal(redirect.Hdoc)
+			r.documents[redirect], _ = r.literal(redirect.Hdoc)
 		default:
 			r.documents[redirect] = bodies[i]
 		}

@@ -136,10 +136,10 @@ func TestRead(t *testing.T) {
 		{"git checkout -- a.go", "discard a.go/**"},
 		{"git checkout HEAD~1 -- src", "discard src/**"},
 		{"git checkout main", "switch to main main/**"},
-		{"git checkout -b new", ""},
+		{"git checkout -b new", "move"},
 		{"git checkout -f main", "discard"},
 		{"git switch main", "switch to main main/**"},
-		{"git switch -c new", ""},
+		{"git switch -c new", "move"},
 		{"git switch --discard-changes main", "discard"},
 		{"git restore a.go", "discard a.go/**"},
 		{"git restore --staged a.go", ""},
@@ -148,10 +148,10 @@ func TestRead(t *testing.T) {
 		{"git reset --hard", "discard"},
 		{"git reset --hard HEAD~1", "discard"},
 		{"git reset HEAD a.go", ""},
-		{"git stash", "discard"},
-		{"git stash -u", "discard any"},
-		{"git stash push -m 'x y' -- a.go", "discard a.go/**"},
-		{"git stash pop", ""},
+		{"git stash", "restash; discard"},
+		{"git stash -u", "restash; discard any"},
+		{"git stash push -m 'x y' -- a.go", "restash; discard a.go/**"},
+		{"git stash pop", "unstash to pop"},
 		{"git stash list", ""},
 		{"git clean -fdx", "discard untracked"},
 		{"git clean -nfd", ""},
@@ -175,7 +175,28 @@ func TestRead(t *testing.T) {
 		{"git -c core.hooksPath=/dev/null commit -m x", "commit unverified"},
 		{"git -C src add -A", "stage any in /w/app/src"},
 		{"cd src && git add .", "stage any in /w/app/src src/**"},
-		{"git --work-tree=/x add -A", ""},
+		{"git --work-tree=/x add -A", "stage any in /x"},
+		{"F=a.go; echo x > $F", "write a.go"},
+		{"for f in a.go b.go; do echo x > $f; done", "write a.go; write b.go"},
+		{"for f in *.go; do echo x > $f; done", ""},
+		{"patch a.go < x.diff", "write a.go"},
+		{"awk -i inplace '{print}' a.go", "write a.go"},
+		{"awk '{print}' a.go", ""},
+		{"gofmt -w a.go", "write a.go"},
+		{"gofmt -l .", ""},
+		{"curl -so a.go https://example.com/x", "write a.go"},
+		{"find . -name a.go -delete", "write spec:a.go; write spec:*/a.go"},
+		{"find src -type f -delete", "write src/**"},
+		{"find . -mtime +3 -delete", ""},
+		{"find . -exec rm a.go ';'", "write a.go/**"},
+		{"git checkout-index -f -a", "discard"},
+		{"git read-tree -u --reset HEAD", "discard"},
+		{"git pull --autostash", "discard"},
+		{"git rebase --autostash main", "discard"},
+		{"git pull --rebase", ""},
+		{"git stash drop", "unstash to drop"},
+		{"env -C src git reset --hard", "discard in /w/app/src"},
+		{"GIT_WORK_TREE=/x git checkout -f", "discard in /x"},
 		{"git rm a.go", "discard a.go/**"},
 		{"git rm --cached a.go", ""},
 		{"git mv a.go b.go", "discard a.go/** b.go/**"},
@@ -183,6 +204,45 @@ func TestRead(t *testing.T) {
 	} {
 		if got := say(effects.Read(c.command, tree)); got != c.want {
 			t.Errorf("%s\n got  %q\n want %q", c.command, got, c.want)
+		}
+	}
+}
+
+func TestReach(t *testing.T) {
+	for _, c := range []struct{ command, want string }{
+		{"cd ../b && git reset --hard", "/w/b"},
+		{"pushd ../b; make clean", "/w/b"},
+		{"git -C ../b status", "/w/b"},
+		{"git --git-dir=../b/.git --work-tree=../b reset --hard", "/w/b"},
+		{"GIT_DIR=/w/b/.git git stash clear", "/w/b"},
+		{"env -C /w/b make", "/w/b"},
+		{"rm -rf ../b/src", "/w/b/src"},
+		{"sh -c 'cd ../b && make'", "/w/b"},
+		{"find .. -name '*.txt' -exec sed -i s/a/b/ {} +", "/w"},
+		{"echo x > ../b/a.txt", "/w/b/a.txt"},
+		{"D=../b; rm -rf $D", "/w/b"},
+		{"for d in ../b ../c; do git -C $d reset --hard; done", "/w/c"},
+		{"./clean.sh ../b", "/w/b"},
+		{"rm -rf ../b/*", "/w/b"},
+		{"make -C ../b clean", "/w/b"},
+		{"git worktree remove --force ../b", "/w/b"},
+	} {
+		if got := effects.Read(c.command, "/w/app").Reach; !slices.Contains(got, c.want) {
+			t.Errorf("%s: got %q, want %s", c.command, got, c.want)
+		}
+	}
+}
+
+func TestCommandsThatOnlyRead(t *testing.T) {
+	for command, reads := range map[string]bool{
+		"ls -la": true, "cat a b | grep x | wc -l": true, "cd src && rg foo": true, "find . -name x": true, "git status && git diff": true, "git log --oneline -3": true,
+		"git stash list": true, "git branch": true, "git worktree list": true, "sed -n 1,3p a": true, "sh -c 'ls | head'": true, "env -C src ls": true, "for f in a b; do cat $f; done": true,
+		"find . -delete": false, "find . -exec rm {} +": false, "make": false, "npm test": false, "./x.sh": false, "git stash": false, "git branch -D x": false, "$CMD": false,
+		"sed -i s/a/b/ x": false, "sort -o a a": false, "git diff --output=x": false, "sh -c 'make'": false, "xargs rm": false, "sed 's/a/b/w out' x": false, "awk '{print}' a": false,
+		"if true; then rm x; fi": false, "git co .": false, "((": false,
+	} {
+		if got := !effects.Read(command, "/w/app").Acts; got != reads {
+			t.Errorf("%s: reads only: got %v, want %v", command, got, reads)
 		}
 	}
 }

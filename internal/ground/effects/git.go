@@ -16,6 +16,8 @@ type gitCall struct {
 // subcommands has the git commands that change or stage files.
 var subcommands = map[string]func(*reader, gitCall){
 	"checkout": gitCheckout, "switch": gitSwitch, "restore": gitRestore, "reset": gitReset, "stash": gitStash, "clean": gitClean,
+	"checkout-index": gitCheckoutIndex, "read-tree": gitReadTree, "pull": gitAutostash, "rebase": gitAutostash, "branch": gitBranch, "update-ref": gitUpdateRef,
+	"worktree": gitWorktree, "gc": gitPrune, "prune": gitPrune, "reflog": gitPrune,
 	"add": gitAdd, "stage": gitAdd, "commit": gitCommit, "rm": gitRemove, "mv": gitRemove,
 }
 
@@ -34,21 +36,33 @@ func (r *reader) git(c call) scope {
 		case "-C":
 			c.scope.dir = value.target(c.scope).Path
 			i++
-		case "--work-tree", "--git-dir", "--namespace", "--exec-path", "--super-prefix":
-			c.scope.dir = "" // another working tree than that of the folder
+		case "--work-tree":
+			c.scope.dir = value.target(c.scope).Path
+			i++
+		case "--git-dir":
+			r.reaches(treeOf(value.target(c.scope).Path))
+			i++
+		case "--namespace", "--exec-path", "--super-prefix":
 			i++
 		case "-c", "--config-env":
 			g.hooksPath = g.hooksPath || strings.HasPrefix(strings.ToLower(value.text), "core.hookspath=")
 			i++
 		default:
 			g.hooksPath = g.hooksPath || strings.HasPrefix(strings.ToLower(flag), "-ccore.hookspath=")
-			if strings.HasPrefix(flag, "--work-tree=") || strings.HasPrefix(flag, "--git-dir=") {
-				c.scope.dir = ""
+			if folder, ok := strings.CutPrefix(flag, "--work-tree="); ok {
+				c.scope.dir = c.scope.resolve(folder)
+			}
+			if folder, ok := strings.CutPrefix(flag, "--git-dir="); ok {
+				r.reaches(treeOf(c.scope.resolve(folder)))
 			}
 		}
 		i++
 	}
 	g.call = c.from(i)
+	if !readsOnly(g.args) {
+		r.effects.Acts = true
+	}
+	r.reaches(g.scope.dir)
 	if len(g.args) == 0 || !g.args[0].known || g.scope.dir == "" {
 		return after
 	}
@@ -123,7 +137,7 @@ func gitCheckout(r *reader, c gitCall) {
 	after := afterDashes(c)
 	switch {
 	case has(flags, "bB", "orphan"):
-		return // a new branch at the commit of now
+		r.move(c) // a new branch at the commit of now
 	case after != nil:
 		r.add(c, Discard, tracked, after)
 	case has(flags, "f", "force"):
@@ -152,6 +166,7 @@ func gitSwitch(r *reader, c gitCall) {
 	case has(flags, "f", "force", "discard-changes"):
 		r.add(c, Discard, tracked, nil)
 	case has(flags, "cC", "create", "force-create", "orphan"):
+		r.move(c)
 	case len(operands) > 0:
 		r.add(c, Switch, tracked, operands[:1])
 		if n := len(r.effects.Git); n > 0 && operands[0].known {
@@ -189,7 +204,8 @@ func gitStash(r *reader, c gitCall) {
 			operands = nil
 		default:
 			if afterDashes(c) == nil {
-				return // pop, list, show and the like
+				r.unstash(c, operands[0].text)
+				return
 			}
 		}
 	}
@@ -200,7 +216,92 @@ func gitStash(r *reader, c gitCall) {
 	if has(flags, "ua", "include-untracked", "all") {
 		touches = anyFile
 	}
+	r.effects.Git = append(r.effects.Git, Git{Verb: Restash, Dir: c.scope.dir})
 	r.add(c, Discard, touches, operands)
+}
+
+// unstash reads the subcommands of stash that remove entries; list, show and the like do not.
+func (r *reader) unstash(c gitCall, sub string) {
+	if sub == "pop" || sub == "drop" || sub == "clear" {
+		r.effects.Git = append(r.effects.Git, Git{Verb: Unstash, Dir: c.scope.dir, Ref: sub})
+	}
+}
+
+// move notes that the head of the working tree moves to a new branch.
+func (r *reader) move(c gitCall) {
+	r.effects.Git = append(r.effects.Git, Git{Verb: Move, Dir: c.scope.dir})
+}
+
+func gitCheckoutIndex(r *reader, c gitCall) {
+	flags, operands := c.operands("", "stage", "prefix")
+	if has(flags, "f", "force") && !has(flags, "", "prefix") {
+		r.add(c, Discard, tracked, operands)
+	}
+}
+
+func gitReadTree(r *reader, c gitCall) {
+	flags, _ := c.operands("", "prefix", "index-output", "exclude-per-directory")
+	if has(flags, "u") && has(flags, "m", "reset") {
+		r.add(c, Discard, tracked, nil)
+	}
+}
+
+// gitAutostash reads pull and rebase, which take changes out of the tree for a while on request.
+func gitAutostash(r *reader, c gitCall) {
+	if flags, _ := c.operands("", "onto", "strategy"); has(flags, "", "autostash") {
+		r.add(c, Discard, tracked, nil)
+	}
+}
+
+func gitBranch(r *reader, c gitCall) {
+	flags, operands := c.operands("", "sort", "format")
+	if has(flags, "DfMC", "force") {
+		r.unbranch(c, operands)
+	}
+}
+
+func gitUpdateRef(r *reader, c gitCall) {
+	_, operands := c.operands("m")
+	r.unbranch(c, operands[:min(len(operands), 1)])
+}
+
+// unbranch notes branches that are removed or moved.
+func (r *reader) unbranch(c gitCall, operands []word) {
+	g := Git{Verb: Unbranch, Dir: c.scope.dir}
+	for _, w := range operands {
+		if w.known {
+			g.Refs = append(g.Refs, strings.TrimPrefix(w.text, "refs/heads/"))
+		}
+	}
+	if len(g.Refs) > 0 {
+		r.effects.Git = append(r.effects.Git, g)
+	}
+}
+
+func gitWorktree(r *reader, c gitCall) {
+	_, operands := c.operands("")
+	if len(operands) < 2 || operands[0].text != "remove" {
+		return
+	}
+	g := Git{Verb: Untree, Dir: c.scope.dir}
+	for _, w := range operands[1:] {
+		if t := w.target(c.scope); t.Path != "" {
+			t.Deep = true
+			g.Paths = append(g.Paths, t)
+		}
+	}
+	r.effects.Git = append(r.effects.Git, g)
+}
+
+// gitPrune reads gc, prune and reflog, which can remove commits that no branch has.
+func gitPrune(r *reader, c gitCall) {
+	flags, operands := c.operands("")
+	isReflog := c.args[0].text == "reflog"
+	isExpire := len(operands) > 0 && (operands[0].text == "expire" || operands[0].text == "delete")
+	if (isReflog && !isExpire) || (c.args[0].text == "gc" && !has(flags, "", "prune")) {
+		return
+	}
+	r.effects.Git = append(r.effects.Git, Git{Verb: Prune, Dir: c.scope.dir})
 }
 
 func gitClean(r *reader, c gitCall) {

@@ -32,7 +32,9 @@ func init() { // the programs that start others refer to the table
 		"rm": remove, "unlink": remove, "rmdir": remove, "shred": remove,
 		"mv": move, "cp": duplicate, "install": duplicate, "ln": duplicate,
 		"tee": writeAll, "truncate": truncate, "dd": blocks,
-		"sed": inPlace, "perl": inPlace,
+		"sed": inPlace, "perl": inPlace, "awk": awk, "gawk": awk, "patch": patch, "find": find,
+		"gofmt": format("w", ".go"), "goimports": format("w", ".go"), "black": format("", ".py"), "rustfmt": format("", ".rs"), "prettier": format("w", ""),
+		"curl": output("o", "output"), "wget": output("O", "output-document"), "rsync": synchronize,
 		"git": (*reader).git, "apply_patch": applyPatch, "applypatch": applyPatch,
 
 		// Programs that run a command.
@@ -45,9 +47,14 @@ func init() { // the programs that start others refer to the table
 
 // run reads one call.
 func (r *reader) run(c call) scope {
-	if len(c.args) == 0 || !c.args[0].known || c.depth > maxDepth {
+	if len(c.args) == 0 {
 		return c.scope
 	}
+	if !c.args[0].known || c.depth > maxDepth {
+		r.effects.Acts = true
+		return c.scope
+	}
+	r.note(c)
 	if program, ok := programs[c.name()]; ok {
 		return program(r, c)
 	}
@@ -269,6 +276,7 @@ func evaluate(r *reader, c call) scope {
 // withValue has the letters of its flags whose value is the next argument.
 func prefix(withValue string) func(*reader, call) scope {
 	return func(r *reader, c call) scope {
+		outer := c.scope
 		i := 1
 		for i < len(c.args) {
 			text := c.args[i].text
@@ -279,6 +287,16 @@ func prefix(withValue string) func(*reader, call) scope {
 			}
 			if isFlag && takesValue(text, withValue, nil) {
 				i++
+				if i < len(c.args) && (text == "-C" || text == "-D") && c.name() != "xargs" {
+					c.scope.dir = c.args[i].target(c.scope).Path
+				}
+			}
+			if folder, ok := strings.CutPrefix(text, "--chdir="); ok {
+				c.scope.dir = c.scope.resolve(folder)
+			}
+			if isVariable {
+				name, value, _ := strings.Cut(text, "=")
+				c.scope = r.environment(name, value, c.scope)
 			}
 			i++
 			if text == "--" {
@@ -287,7 +305,11 @@ func prefix(withValue string) func(*reader, call) scope {
 		}
 		inner := c.from(i)
 		inner.depth++
-		return r.run(inner)
+		after := r.run(inner)
+		if after == inner.scope {
+			return outer
+		}
+		return after
 	}
 }
 

@@ -1,6 +1,7 @@
 package effects
 
 import (
+	"path"
 	"strings"
 
 	"mvdan.cc/sh/v3/expand"
@@ -82,7 +83,7 @@ func (r *reader) compound(cmd syntax.Command, s scope, depth int) scope {
 		s = r.statements(c.Cond, s, depth)
 		s = r.statements(c.Do, s, depth)
 	case *syntax.ForClause:
-		s = r.statements(c.Do, s, depth)
+		s = r.loop(c, s, depth)
 	case *syntax.CaseClause:
 		for _, item := range c.Items {
 			s = r.statements(item.Stmts, s, depth)
@@ -91,6 +92,66 @@ func (r *reader) compound(cmd syntax.Command, s scope, depth int) scope {
 		r.statement(c.Body, s, depth)
 	}
 	return s
+}
+
+// maxRounds bounds the words of a loop that are read one by one.
+const maxRounds = 32
+
+// loop reads a loop once for each literal word of its list, and once if the list is not known.
+func (r *reader) loop(c *syntax.ForClause, s scope, depth int) scope {
+	list, isList := c.Loop.(*syntax.WordIter)
+	if !isList || len(list.Items) == 0 {
+		return r.statements(c.Do, s, depth)
+	}
+	for _, w := range r.words(list.Items)[:min(len(list.Items), maxRounds)] {
+		delete(r.vars, list.Name.Value)
+		if w.known && !w.glob {
+			r.vars[list.Name.Value] = w.text
+		}
+		s = r.statements(c.Do, s, depth)
+	}
+	delete(r.vars, list.Name.Value)
+	return s
+}
+
+// assign notes the variables of a command that have a literal value, and returns the scope in which
+// the command runs: git takes its folders from the environment, too.
+func (r *reader) assign(list []*syntax.Assign, s scope) scope {
+	for _, a := range list {
+		if a.Name == nil {
+			continue
+		}
+		value, known := "", a.Value == nil
+		if a.Value != nil {
+			value, known = r.literal(a.Value)
+		}
+		delete(r.vars, a.Name.Value)
+		if known && !a.Append && a.Index == nil {
+			r.vars[a.Name.Value] = value
+			s = r.environment(a.Name.Value, value, s)
+		}
+	}
+	return s
+}
+
+// environment returns the scope with a variable that names a folder of git.
+func (r *reader) environment(name, value string, s scope) scope {
+	switch name {
+	case "GIT_WORK_TREE":
+		s.dir = s.resolve(value)
+		r.reaches(s.dir)
+	case "GIT_DIR":
+		r.reaches(treeOf(s.resolve(value)))
+	}
+	return s
+}
+
+// treeOf returns the working tree of a folder of git.
+func treeOf(gitDir string) string {
+	if path.Base(gitDir) == ".git" {
+		return path.Dir(gitDir)
+	}
+	return gitDir
 }
 
 // call reads a simple command: the commands inside its words first, then the program.
@@ -109,11 +170,21 @@ func (r *reader) call(c *syntax.CallExpr, s scope, document string, depth int) s
 		})
 	}
 
+	inner := r.assign(c.Assigns, s)
 	args := r.words(c.Args)
-	if len(args) == 0 || !args[0].known {
+	if len(args) == 0 {
 		return s
 	}
-	return r.run(call{args: args, document: document, scope: s, depth: depth})
+	if !args[0].known {
+		r.effects.Acts = true
+		r.reaches(s.dir)
+		return s
+	}
+	after := r.run(call{args: args, document: document, scope: inner, depth: depth})
+	if after == inner {
+		return s
+	}
+	return after
 }
 
 // A word is one argument after the shell has removed quotes and expanded braces.
@@ -144,7 +215,7 @@ func (r *reader) words(list []*syntax.Word) []word {
 			if err != nil || len(out) >= maxWords || r.expanded > maxExpanded {
 				return out
 			}
-			text, known := literal(one)
+			text, known := r.literal(one)
 			r.expanded += len(text)
 			out = append(out, word{text: text, known: known, glob: hasPattern(one)})
 		}
@@ -163,19 +234,19 @@ func bracesOf(w *syntax.Word) (n int) {
 }
 
 // literal returns the text of a word without its quotes, and whether all of it is known.
-func literal(w *syntax.Word) (string, bool) {
+func (r *reader) literal(w *syntax.Word) (string, bool) {
 	if w == nil {
 		return "", false
 	}
 	var b strings.Builder
 	known := true
 	for _, part := range w.Parts {
-		known = literalPart(&b, part) && known
+		known = r.literalPart(&b, part) && known
 	}
 	return b.String(), known
 }
 
-func literalPart(b *strings.Builder, part syntax.WordPart) bool {
+func (r *reader) literalPart(b *strings.Builder, part syntax.WordPart) bool {
 	switch p := part.(type) {
 	case *syntax.Lit:
 		b.WriteString(unescaped(p.Value))
@@ -185,9 +256,14 @@ func literalPart(b *strings.Builder, part syntax.WordPart) bool {
 	case *syntax.DblQuoted:
 		known := true
 		for _, inner := range p.Parts {
-			known = literalPart(b, inner) && known
+			known = r.literalPart(b, inner) && known
 		}
 		return known
+	case *syntax.ParamExp:
+		isPlain := p.Short || (p.Exp == nil && p.Repl == nil && p.Slice == nil && p.Index == nil && !p.Length && !p.Excl)
+		value, isKnown := r.vars[p.Param.Value]
+		b.WriteString(value)
+		return isPlain && isKnown
 	default:
 		return false
 	}

@@ -200,12 +200,8 @@ func (s *Service) Back(ctx context.Context, actor hub.Caller, r Request) (Back, 
 
 	// A tree that is not there any more has no state of now.
 	if _, err := os.Lstat(w.Tree.Path); err == nil && r.Into == "" {
-		now, err := s.trees.Keep(ctx, w.Tree, Options{NoIgnored: s.rules(w.Tree).NoIgnored})
-		if err != nil {
+		if out.Undo, err = s.Keep(ctx, w.Tree, actor.ID, hub.KeptBeforeBack); err != nil {
 			return out, fmt.Errorf("keptwork: keep the state of now: %w", err)
-		}
-		if out.Undo, err = s.add(ctx, hub.KeptWork{Tree: w.Tree, Agent: actor.ID, Why: hub.KeptBeforeBack, State: now}); err != nil {
-			return out, err
 		}
 	}
 	paths, left, err := s.trees.Back(ctx, w.Tree, Return{State: w.State.ID, After: w.After, Paths: r.Paths, Into: r.Into, Index: r.Index, Stash: r.Stash})

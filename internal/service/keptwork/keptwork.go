@@ -64,6 +64,10 @@ type Trees interface {
 	Back(ctx context.Context, t hub.WorkingTree, r Return) (paths []string, left []hub.KeptLeft, err error)
 	// Sweep removes all states of the repository of a tree but the live ones.
 	Sweep(ctx context.Context, t hub.WorkingTree, live []string) (bytes int64, err error)
+	// Stash returns the commits of the entries of the stash, the newest first.
+	Stash(t hub.WorkingTree) []string
+	// Siblings returns the tops of the working trees of the repository of a tree.
+	Siblings(t hub.WorkingTree) []string
 }
 
 // Mail writes messages of the hub.
@@ -99,13 +103,19 @@ type Service struct {
 	stop  context.CancelFunc
 	tasks sync.WaitGroup
 
-	mu      sync.Mutex                   // guards what follows
-	running map[Act]begun                // commands that run, with the state before each
-	slow    map[string]time.Time         // trees whose keeping goes on, since when
-	recent  map[string]hub.WorkingTree   // trees in which something happened since the last look
-	authors map[string]map[string]author // of uncommitted contents, by tree and path
-	lost    map[lostKey]hub.AgentID      // the authors of lost files
-	told    map[string]bool              // repositories that cannot be kept, of which the operator knows
+	// sweeping is held for reading from the look at a tree until its state has a row, and for
+	// writing while content that no row has is removed. It is taken before mu.
+	sweeping sync.RWMutex
+
+	mu      sync.Mutex                       // guards what follows
+	running map[Act]begun                    // commands that run, with the state before each
+	slow    map[string]time.Time             // trees whose keeping goes on, since when
+	recent  map[string]hub.WorkingTree       // trees in which something happened since the last look
+	authors map[string]map[string]author     // of uncommitted contents, by tree and path
+	lost    map[lostKey]hub.AgentID          // the authors of lost files
+	acted   map[string]map[hub.AgentID]visit // the last acts, by tree
+	stashed map[string]hub.AgentID           // the agents that made entries of the stash, by their commits
+	told    map[string]bool                  // repositories that cannot be kept, of which the operator knows
 }
 
 // A lostKey names a file of kept work.
@@ -133,14 +143,15 @@ type Act struct {
 type begun struct {
 	state    hub.KeptState
 	late     bool
-	destroys bool // its text says so
+	destroys bool     // its text says so
+	stash    []string // the entries of the stash
 }
 
 // New returns a Service. opts may be nil.
 func New(store hub.Store, trees Trees, mail Mail, opts *ServiceOptions) *Service {
 	s := &Service{
 		store: store, trees: trees, mail: mail, running: map[Act]begun{}, slow: map[string]time.Time{},
-		recent: map[string]hub.WorkingTree{}, authors: map[string]map[string]author{}, lost: map[lostKey]hub.AgentID{}, told: map[string]bool{},
+		recent: map[string]hub.WorkingTree{}, authors: map[string]map[string]author{}, lost: map[lostKey]hub.AgentID{}, acted: map[string]map[hub.AgentID]visit{}, stashed: map[string]hub.AgentID{}, told: map[string]bool{},
 	}
 	if opts != nil {
 		s.o = *opts
@@ -186,6 +197,8 @@ func (s *Service) keep(ctx context.Context, t hub.WorkingTree, o Options, patien
 	s.tasks.Go(func() {
 		ctx, cancel := context.WithTimeout(s.work, keepsFor)
 		defer cancel()
+		s.sweeping.RLock()
+		defer s.sweeping.RUnlock()
 		state, err := s.trees.Keep(ctx, t, o)
 		if err == nil && then != nil {
 			then(state)
@@ -216,6 +229,7 @@ func (s *Service) Before(ctx context.Context, t hub.WorkingTree, act Act, o Opti
 	s.mu.Lock()
 	since, isSlow := s.slow[t.Path]
 	s.recent[t.Path] = t
+	s.visited(t, act.Agent)
 	s.mu.Unlock()
 
 	// A keeping that the caller does not wait for stores its row by itself.
@@ -250,6 +264,7 @@ func (s *Service) Before(ctx context.Context, t hub.WorkingTree, act Act, o Opti
 // note stores the row of a state, unless the newest row of the tree has the same one, and remembers
 // the state for the end of the act.
 func (s *Service) note(t hub.WorkingTree, act Act, state hub.KeptState, destroys bool) {
+	stash := s.trees.Stash(t)
 	s.mu.Lock()
 	for old := range s.running {
 		if len(s.running) < maxRunning {
@@ -258,7 +273,7 @@ func (s *Service) note(t hub.WorkingTree, act Act, state hub.KeptState, destroys
 		delete(s.running, old)
 	}
 	late := s.running[act].late
-	s.running[act] = begun{state, late, destroys}
+	s.running[act] = begun{state, late, destroys, stash}
 	s.mu.Unlock()
 	why := hub.KeptBeforeCommand
 	switch {
@@ -353,6 +368,9 @@ func (s *Service) After(ctx context.Context, t hub.WorkingTree, act Act, o Optio
 	if !isKnown || before.state.ID == "" || rules.Off {
 		return Loss{}
 	}
+	s.noteStash(t, act.Agent, before.stash)
+	s.sweeping.RLock()
+	defer s.sweeping.RUnlock()
 	o.NoIgnored = rules.NoIgnored
 	now, loss, err := s.trees.After(ctx, t, before.state.ID, o)
 	if err != nil {

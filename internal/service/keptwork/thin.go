@@ -74,14 +74,7 @@ func (s *Service) Look(ctx context.Context) {
 	s.recent = map[string]hub.WorkingTree{}
 	s.mu.Unlock()
 	for _, t := range recent {
-		rules := s.rules(t)
-		if rules.Off || t.Repository == "" {
-			continue
-		}
-		state, err := s.trees.Keep(ctx, t, Options{NoIgnored: rules.NoIgnored})
-		if err == nil {
-			_, err = s.add(ctx, hub.KeptWork{Tree: t, Why: hub.KeptInterval, State: state})
-		}
+		_, err := s.Keep(ctx, t, "", hub.KeptInterval)
 		if err != nil && ctx.Err() == nil {
 			s.cannot(t, err)
 		}
@@ -94,6 +87,8 @@ func (s *Service) Keep(ctx context.Context, t hub.WorkingTree, agent hub.AgentID
 	if rules.Off || t.Repository == "" {
 		return "", nil
 	}
+	s.sweeping.RLock()
+	defer s.sweeping.RUnlock()
 	state, err := s.trees.Keep(ctx, t, Options{NoIgnored: rules.NoIgnored})
 	if err != nil {
 		return "", err
@@ -160,6 +155,8 @@ func (s *Service) ofRepository(ctx context.Context, t hub.WorkingTree) ([]hub.Ke
 
 // sweep removes the content that no kept work of a repository has, and no act that runs.
 func (s *Service) sweep(ctx context.Context, t hub.WorkingTree) (int64, error) {
+	s.sweeping.Lock()
+	defer s.sweeping.Unlock()
 	all, err := s.ofRepository(ctx, t)
 	if err != nil {
 		return 0, err

@@ -45,6 +45,8 @@ const (
 	ReasonHeld   = "held"
 	ReasonStale  = "stale"
 	ReasonShell  = "shell"
+
+	ReasonKeeping = "keeping" // the hub still keeps the work that the command would destroy
 )
 
 // An Answer is the decision about a question.
@@ -84,34 +86,138 @@ const (
 	NoteHeld      = "held"     // for a person, who is never refused
 )
 
-// Ask answers a question of the guard, and reserves the files of an edit that is allowed.
+// Ask answers a question of the guard, and reserves the files of an edit that is allowed. A command
+// is judged in every working tree that it reaches, and these are kept before it runs.
 func (s *Service) Ask(ctx context.Context, actor hub.Caller, q Question) (Answer, error) {
 	const op = "reservation.Ask"
 	if err := checkQuestion(op, q); err != nil {
 		return Answer{}, err
 	}
-	tree, err := s.trees.Tree(ctx, q.Tree)
-	if err != nil {
-		return Answer{}, fmt.Errorf("reservation: find the working tree: %w", err)
+	own, ownErr := s.trees.Tree(ctx, q.Tree)
+	if ownErr == nil {
+		s.Active(actor.ID)
+		var err error
+		if q.Tree, err = s.folderIn(ctx, own, q.Tree); err != nil {
+			return Answer{}, err
+		}
 	}
-	if s.off != nil && s.off(tree) {
-		return Answer{Decision: Allow, Reason: ReasonFree, Denied: []Denial{}, Notes: []Note{}}, nil
+	var does effects.Effects
+	if q.Command != "" {
+		does = effects.Read(q.Command, q.Tree)
 	}
-	s.Active(actor.ID)
-	if q.Tree, err = s.folderIn(ctx, tree, q.Tree); err != nil {
-		return Answer{}, err
+	acts := does.Acts || does.Destroys() || q.Command == WholeTurn || q.Command == ""
+	isAct := (q.Kind == Edit || q.Kind == After) && acts && !actor.IsOperator()
+
+	trees := []reached{{tree: own, dirs: dirsOf(does)}}
+	if isAct && q.Command != "" {
+		var err error
+		if trees, err = s.reach(ctx, own, does); err != nil {
+			return Answer{}, err
+		}
 	}
-	names, err := s.trees.Names(ctx, tree, absolute(q.Tree, q.Paths))
+	if ownErr != nil && (len(trees) == 0 || trees[0].tree.Path == "") {
+		return Answer{}, fmt.Errorf("reservation: find the working tree: %w", ownErr)
+	}
+	trees = slices.DeleteFunc(trees, func(r reached) bool { return s.off != nil && s.off(r.tree) })
+	if len(trees) == 0 {
+		return allowed(), nil
+	}
+	return s.askAll(ctx, actor, q, does, trees, isAct)
+}
+
+// allowed returns the answer about files that no agent holds.
+func allowed() Answer {
+	return Answer{Decision: Allow, Reason: ReasonFree, Denied: []Denial{}, Notes: []Note{}}
+}
+
+// dirsOf returns the folders in which a command runs git.
+func dirsOf(does effects.Effects) (out []string) {
+	for _, g := range does.Git {
+		out = append(out, g.Dir)
+	}
+	return out
+}
+
+// askAll asks about an act in all trees that it reaches. That of the question is the last one, so
+// that a command that is denied in another tree does not count as running.
+func (s *Service) askAll(ctx context.Context, actor hub.Caller, q Question, does effects.Effects, trees []reached, isAct bool) (Answer, error) {
+	act := Act{Agent: actor.ID, Session: q.Session, Text: q.Command, Edits: q.Command == ""}
+	switch q.Command {
+	case WholeTurn:
+		act.Text = ""
+	case "":
+		act.Text = strings.Join(q.Paths, ", ")
+	}
+	keeps := isAct && s.keeper != nil
+	if keeps && q.Kind == Edit {
+		if text := s.keepBefore(ctx, trees, act, s.relative(trees[0].tree, q, does), does.Destroys()); text != "" {
+			out := allowed()
+			out.Decision, out.Reason, out.Text = Deny, ReasonKeeping, text
+			return out, nil
+		}
+	}
+	if keeps && q.Kind == After {
+		for i, line := range s.keepAfter(ctx, trees, act, s.relative(trees[0].tree, q, does)) {
+			trees[i].line = line
+		}
+	}
+
+	var out Answer
+	for i, one := range slices.Backward(trees) {
+		sub := q
+		if i > 0 || !isInside(one.tree.Path, q.Tree) {
+			sub.Tree = one.tree.Path
+			sub.Paths = []string{}
+		}
+		answer, err := s.askOne(ctx, actor, sub, does, one)
+		if err != nil && i == 0 {
+			return Answer{}, err
+		}
+		if err != nil {
+			s.log.Warn("a working tree that a command reaches was not judged", "op", "reservation.Ask", "err", err)
+			continue
+		}
+		answer.Notes = append(answer.Notes, out.Notes...)
+		out = answer
+		if out.Decision == Deny {
+			return out, nil
+		}
+	}
+	return out, nil
+}
+
+// relative returns the files of a question relative to the top of a tree.
+func (s *Service) relative(t hub.WorkingTree, q Question, does effects.Effects) (out []string) {
+	paths := absolute(q.Tree, q.Paths)
+	for _, w := range does.Writes {
+		if !w.Glob && !w.Spec {
+			paths = append(paths, filepath.FromSlash(w.Path))
+		}
+	}
+	for _, p := range paths {
+		if rel, err := filepath.Rel(t.Path, p); err == nil && filepath.IsLocal(rel) {
+			out = append(out, filepath.ToSlash(rel))
+		}
+	}
+	return out
+}
+
+// isInside reports whether a path is a folder or lies in it.
+func isInside(folder, path string) bool {
+	rel, err := filepath.Rel(folder, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// askOne answers a question about one tree.
+func (s *Service) askOne(ctx context.Context, actor hub.Caller, q Question, does effects.Effects, in reached) (Answer, error) {
+	names, err := s.trees.Names(ctx, in.tree, absolute(q.Tree, q.Paths))
 	if err != nil {
 		return Answer{}, fmt.Errorf("reservation: find the files: %w", err)
 	}
 
 	// Files are read before the transaction: those of the question, and those of reservations
 	// that it can end or break.
-	x := &question{Question: q, s: s, op: op, actor: actor, tree: tree, names: names}
-	if q.Command != "" {
-		x.does = effects.Read(q.Command, q.Tree)
-	}
+	x := &question{Question: q, s: s, op: "reservation.Ask", actor: actor, tree: in.tree, names: names, does: does, reached: in}
 	if q.Kind == Edit || q.Kind == After {
 		x.names = append(x.names, x.writtenByName()...)
 	}
@@ -160,12 +266,13 @@ func absolute(folder string, paths []string) []string {
 // A question is a Question with the facts that decide it.
 type question struct {
 	Question
-	s     *Service
-	op    string
-	actor hub.Caller
-	tree  hub.WorkingTree
-	names []string        // the paths, relative to the tree
-	does  effects.Effects // of the command
+	s       *Service
+	op      string
+	actor   hub.Caller
+	tree    hub.WorkingTree
+	names   []string        // the paths, relative to the tree
+	does    effects.Effects // of the command
+	reached reached         // the tree as the command reaches it
 
 	facts         // files of the question and of reservations
 	shell []touch // files of others that a command touches
@@ -203,6 +310,7 @@ func (x *question) decide(ctx context.Context) (Answer, error) {
 		if b, err = x.s.load(tx, x.actor, x.tree, x.covered); err != nil {
 			return err
 		}
+		b.line = x.reached.line
 		b.answer = Answer{Decision: Allow, Reason: ReasonFree, Denied: []Denial{}, Notes: []Note{}}
 		if err := b.settle(x.facts); err != nil {
 			return err
@@ -286,12 +394,7 @@ func (b *board) deny(reason string, denied []Denial, text string) error {
 	b.answer.Reason = reason
 	b.answer.Denied = denied
 	b.answer.Text = shortened(text)
-	for _, d := range denied {
-		if err := b.wait(d); err != nil {
-			return err
-		}
-	}
-	return nil
+	return b.waitFor(denied)
 }
 
 // stale refuses an edit of content that another agent wrote and this one has not seen, once.

@@ -30,6 +30,7 @@ type board struct {
 
 	counts    map[hub.AgentID]*count
 	elsewhere map[string][]hub.Reservation // files that are held in other working trees of the repository, by path; nil before they are read
+	line      string                       // brings back what the command of the question destroyed; empty for nothing
 }
 
 // load reads the reservations of a working tree, whose patterns were compared before.

@@ -82,7 +82,7 @@ var mutants = []mutant{
 		"return b.tellWaiting()\n}\n\n// holderOfSame", "return nil\n}\n\n// holderOfSame"},
 
 	{"an agent that is refused does not wait", "waits.go",
-		"b.waits = append(b.waits, w)\n", "return nil\n"},
+		"b.waits = append(b.waits, w)\n", "return false, nil\n"},
 	{"an agent that was told once that a file is free is not told again", "waits.go",
 		"w.Told = hub.Time{}\n", ""},
 	{"an agent that waits hears that a file is free while it is held", "waits.go",

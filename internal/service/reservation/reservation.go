@@ -133,6 +133,7 @@ type Service struct {
 	watched  watched
 	activity activity
 	matchers matchers
+	keeper   Keeper        // may be nil
 	hurry    chan struct{} // tells Run to look at once
 }
 

@@ -36,9 +36,16 @@ func (x *question) touches(ctx context.Context) ([]touch, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, g := range x.does.Git {
+	for i, g := range x.does.Git {
 		if err := ctx.Err(); err != nil {
 			return nil, err
+		}
+		isHere := slices.Contains(x.reached.dirs, g.Dir) || g.Verb == effects.Untree
+		if !isHere {
+			continue
+		}
+		if g.Verb == effects.Unstash && x.mayUnstash(g, x.does.Git[:i]) {
+			continue
 		}
 		more, err := x.gitTouches(ctx, g, others)
 		if err != nil {
@@ -117,6 +124,15 @@ func (x *question) gitTouches(ctx context.Context, g effects.Git, others []hub.R
 	}
 
 	switch g.Verb {
+	case effects.Untree:
+		if effects.Compile(g.Paths...).Matches(filepath.ToSlash(x.tree.Path)) {
+			return touched(dirtyOf(x, others), "would remove the working tree of"), nil
+		}
+		return nil, nil
+	case effects.Move:
+		return touched(all, "would move to another branch, with"), nil
+	case effects.Unstash:
+		return touched(all, "would remove an entry of the stash that may be of an agent that changes"), nil
 	case effects.Discard:
 		return touched(dirty, "would throw away changes in"), nil
 	case effects.Stage:
@@ -141,6 +157,34 @@ func (x *question) gitTouches(ctx context.Context, g effects.Git, others []hub.R
 		return touched(slices.DeleteFunc(staged, func(name string) bool { return !slices.Contains(all, name) }), "would commit"), nil
 	}
 	return nil, nil
+}
+
+// dirtyOf returns the held files of others that are not as their commit has them.
+func dirtyOf(x *question, others []hub.Reservation) (names []string) {
+	for _, r := range others {
+		if !r.Pattern && !x.files[r.Path].Clean {
+			names = append(names, r.Path)
+		}
+	}
+	return names
+}
+
+// mayUnstash reports whether the agent may remove an entry of the stash. Entries that the same
+// command added before are its own.
+func (x *question) mayUnstash(g effects.Git, before []effects.Git) bool {
+	if x.s.keeper == nil {
+		return true
+	}
+	pushed := 0
+	for _, o := range before {
+		switch {
+		case o.Verb == effects.Restash:
+			pushed++
+		case o.Verb == effects.Unstash && o.Ref != "clear":
+			pushed--
+		}
+	}
+	return x.s.keeper.MayUnstash(x.tree, x.actor.ID, g.Ref == "clear", pushed)
 }
 
 func touched(names []string, does string) (out []touch) {
@@ -289,7 +333,7 @@ type violation struct {
 // agent's command ran.
 func (b *board) tellChanges() error {
 	for _, v := range b.violations {
-		text := violationText(v)
+		text := violationText(v, b.line)
 		for _, agent := range []hub.AgentID{v.by, v.holder} {
 			other := v.holder
 			if agent == v.holder {

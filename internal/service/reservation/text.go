@@ -138,12 +138,17 @@ func overlapText(other hub.AgentID, name, tree string) string {
 }
 
 // violationText is told to both agents and to the operator. That a file changed while an agent
-// ran a command does not prove that the command changed it.
-func violationText(v violation) string {
-	if v.during {
-		return fmt.Sprintf("%s, which %s holds, changed while a command of %s ran", some(v.names), v.holder, v.by)
+// ran a command does not prove that the command changed it. line brings the content back, if it is not
+// empty.
+func violationText(v violation, line string) string {
+	back := ""
+	if line != "" {
+		back = "; it is kept: " + line + " brings it back"
 	}
-	return fmt.Sprintf("%s changed %s, which %s holds", v.by, some(v.names), v.holder)
+	if v.during {
+		return fmt.Sprintf("%s, which %s holds, changed while a command of %s ran%s", some(v.names), v.holder, v.by, back)
+	}
+	return fmt.Sprintf("%s changed %s, which %s holds%s", v.by, some(v.names), v.holder, back)
 }
 
 // restoredText is told to a holder and to the operator.

@@ -8,36 +8,58 @@ import (
 	"github.com/parley-agents/parley/hub"
 )
 
-// wait puts the caller on the waiting list of a file, in its old place if it was told that the
-// file is free and another agent was faster. The holder is told once.
-func (b *board) wait(d Denial) error {
+// waitFor puts the caller on the waiting lists of files. Each holder is told once of all of its files.
+func (b *board) waitFor(denied []Denial) error {
 	if b.actor.IsOperator() {
 		return nil
 	}
+	var holders []hub.AgentID
+	files := map[hub.AgentID][]string{}
+	for _, d := range denied {
+		isNew, err := b.wait(d)
+		if err != nil {
+			return err
+		}
+		if isNew {
+			if len(files[d.Holder]) == 0 {
+				holders = append(holders, d.Holder)
+			}
+			files[d.Holder] = append(files[d.Holder], d.Path)
+		}
+	}
+	for _, holder := range holders {
+		if err := b.tellHolder(holder, b.actor.ID, files[holder]...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wait puts the caller on the waiting list of a file, in its old place if it was told that the
+// file is free and another agent was faster. It reports whether the holder has to be told.
+func (b *board) wait(d Denial) (isNew bool, err error) {
 	w := hub.FileWait{Tree: keyOf(b.tree), Path: d.Path, Agent: b.actor.ID, Since: b.now}
 	i := slices.IndexFunc(b.waits, func(w hub.FileWait) bool { return w.Path == d.Path && w.Agent == b.actor.ID })
 	switch {
 	case i < 0:
 		b.waits = append(b.waits, w)
 	case b.waits[i].Told.IsZero():
-		return nil
+		return false, nil
 	default:
 		w = b.waits[i]
 		w.Told = hub.Time{}
 		b.waits[i] = w
 	}
-	if err := b.tx.WriteReservations().PutWait(w); err != nil {
-		return err
-	}
-	return b.tellHolder(d.Holder, b.actor.ID, d.Path)
+	return true, b.tx.WriteReservations().PutWait(w)
 }
 
 // tellHolder tells the holder of a file or pattern that an agent waits for it. Two agents that wait
 // for each other are both told.
-func (b *board) tellHolder(holder, agent hub.AgentID, name string) error {
+func (b *board) tellHolder(holder, agent hub.AgentID, names ...string) error {
+	name := names[0]
 	other, isMutual := b.waitsOn(holder, agent)
 	if !isMutual {
-		return b.notify(holder, hub.PriorityNormal, fmt.Sprintf("%s waits for %s", agent, name), "when you are done with it: acp_files release", name)
+		return b.notify(holder, hub.PriorityNormal, fmt.Sprintf("%s waits for %s", agent, some(names)), "when you are done with it: acp_files release", name)
 	}
 	summary := fmt.Sprintf("%s and %s wait for each other: %s holds %s, and %s holds %s", holder, agent, holder, name, agent, other)
 	tell := func(to hub.AgentID, path string) error {
@@ -85,6 +107,8 @@ func (b *board) leaveWait(agent hub.AgentID, name string) error {
 // take the file in time, the next one is told.
 func (b *board) tellWaiting() error {
 	first := map[string]bool{} // files whose first agent was looked at
+	var told []hub.AgentID
+	free := map[hub.AgentID][]string{}
 	for i := 0; i < len(b.waits); i++ {
 		w := b.waits[i]
 		if _, isHeld := b.keeps(w.Path, w.Agent); isHeld || first[w.Path] {
@@ -108,7 +132,19 @@ func (b *board) tellWaiting() error {
 		if err := b.tx.WriteReservations().PutWait(w); err != nil {
 			return err
 		}
-		if err := b.notify(w.Agent, hub.PriorityHigh, w.Path+" is free", "read it again, then change it", w.Path); err != nil {
+		if len(free[w.Agent]) == 0 {
+			told = append(told, w.Agent)
+		}
+		free[w.Agent] = append(free[w.Agent], w.Path)
+	}
+	for _, agent := range told {
+		names := free[agent]
+		summary := names[0] + " is free"
+		if len(names) > 1 {
+			summary = some(names) + " are free"
+		}
+		about := map[string]any{"summary": summary, "next_step": "read it again, then change it", "path": names[0], "paths": names, "tree": b.tree.Path}
+		if err := b.post(agent, hub.PriorityHigh, about); err != nil {
 			return err
 		}
 	}

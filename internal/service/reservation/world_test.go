@@ -352,17 +352,22 @@ func (s *stage) Life(_ hub.Reader, name hub.AgentID, session string) (reservatio
 // Notify reads the messages of the hub.
 func (s *stage) Notify(_ hub.Tx, e hub.Envelope) (hub.Message, error) {
 	i := slices.Index(names[:], e.To[0])
-	var m struct{ Tree, Path, Summary string }
+	var m struct {
+		Tree, Summary string
+		Paths         []string
+	}
 	if err := json.Unmarshal(e.Payload, &m); err != nil {
 		return hub.Message{}, err
 	}
 	if s.answers != nil {
 		s.answers([]any{e.To, e.Priority, m.Summary})
 	}
-	if i >= 0 && strings.HasSuffix(m.Summary, "is free") {
-		p := placeOf(m.Tree, m.Path)
-		s.w.agents[i].files[p].waits = false
-		s.told[i][p] = true
+	if i >= 0 && (strings.HasSuffix(m.Summary, "is free") || strings.HasSuffix(m.Summary, "are free")) {
+		for _, path := range m.Paths {
+			p := placeOf(m.Tree, path)
+			s.w.agents[i].files[p].waits = false
+			s.told[i][p] = true
+		}
 	}
 	return hub.Message{}, nil
 }
