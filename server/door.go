@@ -55,6 +55,7 @@ func (s *Server) openOperations(context.Context) error {
 		Landings:  s.landings,
 		Usage:     s.usage,
 		Onward:    s.continuations,
+		Kept:      s.kept,
 		Events:    s.outside,
 		InURL:     s.inURL,
 		Schedules: s.schedules,

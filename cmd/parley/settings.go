@@ -283,6 +283,10 @@ type repositoryConfig struct {
 		Guard       *bool             `yaml:"guard"`
 	} `yaml:"reservations"`
 	RequireChecks bool `yaml:"require_checks"`
+	KeptWork      struct {
+		Enabled *bool `yaml:"enabled"`
+		Ignored *bool `yaml:"ignored"`
+	} `yaml:"kept_work"`
 }
 
 // options returns the settings as the server takes them.
@@ -295,6 +299,7 @@ func (r repositoryConfig) options() (server.Repository, error) {
 	out.Reservations.Unreachable = r.Reservations.Unreachable
 	out.Reservations.Guard = r.Reservations.Guard
 	out.RequireChecks = r.RequireChecks
+	out.KeptWork = server.KeptWork{Enabled: r.KeptWork.Enabled, Ignored: r.KeptWork.Ignored}
 	return out, nil
 }
 

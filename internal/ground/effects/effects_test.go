@@ -239,7 +239,7 @@ func TestCommandsThatOnlyRead(t *testing.T) {
 		"git stash list": true, "git branch": true, "git worktree list": true, "sed -n 1,3p a": true, "sh -c 'ls | head'": true, "env -C src ls": true, "for f in a b; do cat $f; done": true,
 		"find . -delete": false, "find . -exec rm {} +": false, "make": false, "npm test": false, "./x.sh": false, "git stash": false, "git branch -D x": false, "$CMD": false,
 		"sed -i s/a/b/ x": false, "sort -o a a": false, "git diff --output=x": false, "sh -c 'make'": false, "xargs rm": false, "sed 's/a/b/w out' x": false, "awk '{print}' a": false,
-		"if true; then rm x; fi": false, "git co .": false, "((": false,
+		"if true; then rm x; fi": false, "git co .": false, "((": false, "sh x.sh": false, "bash < x": false, "eval $X": false,
 	} {
 		if got := !effects.Read(command, "/w/app").Acts; got != reads {
 			t.Errorf("%s: reads only: got %v, want %v", command, got, reads)

@@ -254,9 +254,11 @@ func shell(r *reader, c call) scope {
 			return c.scope
 		}
 		if !strings.HasPrefix(w.text, "-") {
+			r.effects.Acts = true // a file of commands
 			return c.scope
 		}
 	}
+	r.effects.Acts = r.effects.Acts || c.document == ""
 	r.text(c.document, c.scope, c.depth+1)
 	return c.scope
 }
@@ -265,6 +267,7 @@ func evaluate(r *reader, c call) scope {
 	var text []string
 	for _, w := range c.args[1:] {
 		if !w.known {
+			r.effects.Acts = true
 			return scope{}
 		}
 		text = append(text, w.text)

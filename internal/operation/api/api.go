@@ -19,6 +19,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/event"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
+	"github.com/parley-agents/parley/internal/service/keptwork"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/landing"
 	"github.com/parley-agents/parley/internal/service/mailroom"
@@ -49,6 +50,7 @@ type Services struct {
 	Landings  *landing.Service
 	Usage     *usage.Service
 	Onward    *continuation.Service
+	Kept      *keptwork.Service
 	Events    *event.Service
 	InURL     string // where webhooks come in; "" if nowhere
 	Schedules *schedule.Service
@@ -206,6 +208,10 @@ var (
 	ListRescues   = reads("parley/rescue/list", "List the uncommitted work that the hub keeps: all for auditors, else yours.", rescueList)
 	ShowRescue    = reads("parley/rescue/show", "Show kept work as a patch: any for the operator, else yours.", rescueShow)
 	ApplyRescue   = patient(rpc.Repository, administers("parley/rescue/apply", "Bring kept work into a folder, as changes that are not committed.", rescueApply))
+	ListKeptWork  = reads("parley/kept/list", "List the uncommitted work that the hub keeps of working trees, newest first: all for the operator, else that of your own acts.", keptWorkList)
+	ShowKeptWork  = patient(rpc.Repository, reads("parley/kept/show", "Show kept work with its files and what they are now: all files for the operator, else those that you wrote.", keptWorkShow))
+	BringBack     = patient(rpc.Repository, changes("parley/kept/back", "Bring kept work back: what the command in it changed and nothing changed since, named files, or all into a new folder. An agent brings back files that it wrote.", keptWorkBack))
+	DropKeptWork  = patient(rpc.Repository, administers("parley/kept/drop", "Remove kept work, with the content that no other kept work has.", keptWorkDrop))
 	DropRescue    = patient(rpc.Repository, administers("parley/rescue/drop", "Forget kept work.", rescueDrop))
 
 	AddSource    = administers("parley/in/add", "Let events from outside, such as webhooks of GitHub, become messages to agents.", sourceAdd)
@@ -265,7 +271,7 @@ var Operations = rpc.Table[*Services]{
 	AddCheck, ListChecks, ShowCheck, RemoveCheck, TrustChecks, RequireChecks, RunCheck, ShowResult, ListResults,
 	RecordUsage, ShowSpend, CountTexts, ListPrices, SetPrices, SetBudget, ListBudgets, RemoveBudget, StopTurns,
 	AddSource, ListSources, ShowSource, RemoveSource, PollSource, AddSchedule, ListSchedules, RemoveSchedule, RunSchedule,
-	ContinueTask, Continuations, Compacting, ListRescues, ShowRescue, ApplyRescue, DropRescue,
+	ContinueTask, Continuations, Compacting, ListRescues, ShowRescue, ApplyRescue, DropRescue, ListKeptWork, ShowKeptWork, BringBack, DropKeptWork,
 	ListOperators, AddOperator, RemoveOperator, OpenWeb, InviteWeb, WebSessions, RevokeWeb, ListRoots, AddRoot, RemoveRoot, Metrics, Audit, Verify, Prove, ListProofKeys, RebuildTree, RenewLog, AddWitness, Archive, Export, Backup, Forget, StopHub, ListTargets, TestTarget, ReplayDead, Now, ListHeld, Approve, Deny,
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/service/keptwork"
 	"github.com/parley-agents/parley/internal/service/reservation"
 )
 
@@ -58,12 +59,14 @@ func filesList(ctx context.Context, s *Services, _ hub.Caller, f reservation.Fil
 
 // FilesParams are the parameters of parley/files.
 type FilesParams struct {
-	Action string   `json:"action"`          // who, reserve, release or list
+	Action string   `json:"action"`          // who, reserve, release, list or back
 	Paths  []string `json:"paths,omitempty"` // reserve: patterns
 	For    string   `json:"for,omitempty"`
 	Why    string   `json:"why,omitempty"`
 	Shared bool     `json:"shared,omitempty"`
 	Tree   string   `json:"tree,omitempty"` // default the folder of the caller's session
+
+	ID hub.KeptID `json:"id,omitempty"` // back: the kept work; default the last destruction in the tree
 }
 
 // A FilesAnswer is the answer to an action. Only the fields that the action produces are set.
@@ -71,6 +74,7 @@ type FilesAnswer struct {
 	Listing  *reservation.Listing  `json:"listing,omitempty"`  // who and list
 	Grant    *reservation.Grant    `json:"grant,omitempty"`    // reserve
 	Released *reservation.Released `json:"released,omitempty"` // release
+	Back     *keptwork.Back        `json:"back,omitempty"`     // back
 }
 
 func files(ctx context.Context, s *Services, a hub.Caller, p FilesParams) (out FilesAnswer, err error) {
@@ -100,8 +104,12 @@ func files(ctx context.Context, s *Services, a hub.Caller, p FilesParams) (out F
 		var released reservation.Released
 		released, err = s.Files.Release(ctx, a, reservation.Release{Tree: p.Tree, Paths: p.Paths})
 		out.Released = &released
+	case "back":
+		var back keptwork.Back
+		back, err = keptWorkBack(ctx, s, a, keptwork.Request{ID: p.ID, Tree: p.Tree, Paths: p.Paths})
+		out.Back = &back
 	default:
-		return out, hub.Errorf(hub.CodeInvalid, op, "unknown action %.50q: use who, reserve, release or list", p.Action)
+		return out, hub.Errorf(hub.CodeInvalid, op, "unknown action %.50q: use who, reserve, release, list or back", p.Action)
 	}
 	return out, err
 }

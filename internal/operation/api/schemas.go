@@ -111,7 +111,8 @@ const teamSchema = `{"type":"object","required":["action"],"properties":{
 "cursor":{"type":"string"}}}`
 
 const filesSchema = `{"type":"object","required":["action"],"properties":{
-"action":{"enum":["who","reserve","release","list"]},
+"action":{"enum":["who","reserve","release","list","back"],"description":"back: your lost changes"},
+"id":{"type":"string","description":"back: such as s12"},
 "paths":{"type":"array","items":{"type":"string"},"description":"reserve: also patterns"},
 "for":{"type":"string","description":"2h"},
 "why":{"type":"string"},

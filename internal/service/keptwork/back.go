@@ -54,14 +54,14 @@ func rowOf(w hub.KeptWork) Row {
 	return r
 }
 
-// List returns kept work, the newest first. Only the operator and auditors see work of all; an agent
-// sees the trees in which it worked.
+// List returns kept work, the newest first. Only the operator sees that of all; an agent sees what was
+// kept for its own acts.
 func (s *Service) List(ctx context.Context, actor hub.Caller, f Filter) (Listing, error) {
 	q := hub.KeptQuery{Tree: f.Tree, Limit: maxPage}
 	if f.All {
 		q.Tree = ""
 	}
-	if !actor.IsOperator() && !actor.Audits() {
+	if !actor.IsOperator() {
 		q.Agent = actor.ID
 	}
 	all, err := hub.Read(ctx, s.store, func(rd hub.Reader) ([]hub.KeptWork, error) { return rd.Kept().KeptWorks(q) })
@@ -124,7 +124,7 @@ func (s *Service) isOf(w hub.KeptWork, f hub.KeptFile, agent hub.AgentID) bool {
 func (s *Service) find(ctx context.Context, op string, actor hub.Caller, id hub.KeptID) (hub.KeptWork, error) {
 	w, err := hub.Read(ctx, s.store, func(rd hub.Reader) (hub.KeptWork, error) { return rd.Kept().KeptWork(id) })
 	if hub.CodeOf(err) == hub.CodeNotFound {
-		return w, hub.Errorf(hub.CodeNotFound, op, "no kept work %.30q", id).WithHint("parley files kept lists it")
+		return w, hub.Errorf(hub.CodeNotFound, op, "no kept work %.30q", id).WithHint("parley rescue kept lists it")
 	}
 	isAgent := actor.Kind == hub.CallerAgent
 	if err == nil && !isAgent && !actor.IsOperator() {
@@ -164,7 +164,7 @@ func (s *Service) Last(ctx context.Context, tree string) (hub.KeptWork, error) {
 	}
 	i := slices.IndexFunc(all, func(w hub.KeptWork) bool { return w.After != "" && w.Why == hub.KeptBeforeCommand })
 	if i < 0 {
-		return hub.KeptWork{}, hub.Errorf(hub.CodeNotFound, "keptwork.Back", "no command destroyed work in %s", tree).WithHint("parley files kept lists the kept work")
+		return hub.KeptWork{}, hub.Errorf(hub.CodeNotFound, "keptwork.Back", "no command destroyed work in %s", tree).WithHint("parley rescue kept lists the kept work")
 	}
 	return all[i], nil
 }
@@ -189,7 +189,7 @@ func (s *Service) Back(ctx context.Context, actor hub.Caller, r Request) (Back, 
 	}
 	hasAim := w.After != "" || len(r.Paths) > 0 || r.Into != "" || r.Stash
 	if !hasAim {
-		return out, hub.Errorf(hub.CodeInvalid, op, "%s was not kept before a command: name paths, or a new folder", w.ID).WithHint("parley files back %s --into DIR", w.ID)
+		return out, hub.Errorf(hub.CodeInvalid, op, "%s was not kept before a command: name paths, or a new folder", w.ID).WithHint(backCommand+"%s --into DIR", w.ID)
 	}
 	if r.Into != "" && !filepath.IsAbs(r.Into) {
 		return out, hub.Errorf(hub.CodeInvalid, op, "into must be an absolute path, got %.200q", r.Into)
@@ -241,7 +241,7 @@ func (s *Service) allowed(ctx context.Context, op string, actor hub.Caller, w hu
 		}
 	}
 	if len(own) == 0 {
-		return nil, hub.Errorf(hub.CodeDenied, op, "%s has no file that you wrote and that was lost", w.ID).WithHint("ask the operator: parley files back %s", w.ID)
+		return nil, hub.Errorf(hub.CodeDenied, op, "%s has no file that you wrote and that was lost", w.ID).WithHint("ask the operator: "+backCommand+"%s", w.ID)
 	}
 	return own, nil
 }

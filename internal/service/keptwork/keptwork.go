@@ -33,6 +33,9 @@ const (
 	maxRunning   = 1000                    // commands whose end is awaited
 	maxPage      = 500
 	noticeTopic  = "kept-work"
+
+	// backCommand is the command line that brings kept work back, before its id.
+	backCommand = "parley rescue back "
 )
 
 // Options says what is kept of a tree.
@@ -396,7 +399,7 @@ func (s *Service) After(ctx context.Context, t hub.WorkingTree, act Act, o Optio
 		s.lost[lostKey{out.ID, path}] = agent
 	}
 	s.mu.Unlock()
-	out.Line = fmt.Sprintf("parley files back %s", out.ID)
+	out.Line = backCommand + string(out.ID)
 	return out
 }
 
@@ -497,7 +500,7 @@ func (s *Service) tellLoss(tx hub.Tx, t hub.WorkingTree, command string, by hub.
 		}
 		out = append(out, m...)
 	}
-	m, err := s.write(tx, hub.Operator, hub.PriorityHigh, summary, "parley files back "+string(id)+" brings it back", t.Path)
+	m, err := s.write(tx, hub.Operator, hub.PriorityHigh, summary, backCommand+string(id)+" brings it back", t.Path)
 	return append(out, m...), err
 }
 

@@ -32,6 +32,14 @@ func writeFiles(b *strings.Builder, a api.FilesAnswer) {
 		for _, o := range a.Grant.Overlaps {
 			fmt.Fprintf(b, "Note: %s holds %s; the first edit of a file there has it.\n", o.Holder, plaintext.Line(o.Other))
 		}
+	case a.Back != nil:
+		fmt.Fprintf(b, "Brought back from %s: %d.\n", a.Back.ID, len(a.Back.Files))
+		for _, name := range a.Back.Files {
+			fmt.Fprintf(b, "- %s\n", plaintext.Line(name))
+		}
+		for _, left := range a.Back.Left {
+			fmt.Fprintf(b, "- not %s: %s\n", plaintext.Line(left.Path), plaintext.Line(left.Why))
+		}
 	case a.Released != nil:
 		fmt.Fprintf(b, "Released: %d.\n", a.Released.Released)
 	}
