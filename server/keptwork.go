@@ -79,8 +79,8 @@ func (g guardKeeper) Before(ctx context.Context, t hub.WorkingTree, act reservat
 }
 
 // After implements reservation.Keeper.
-func (g guardKeeper) After(ctx context.Context, t hub.WorkingTree, act reservation.Act, names []string) string {
-	return g.Service.After(ctx, t, keptwork.Act(act), keptwork.Options{Names: names}).Line
+func (g guardKeeper) After(ctx context.Context, t hub.WorkingTree, act reservation.Act, names, held []string) string {
+	return g.Service.After(ctx, t, keptwork.Act(act), keptwork.Options{Names: names}, held).Line
 }
 
 // Trees implements reservation.Keeper.

@@ -14,8 +14,14 @@ func keptWorkList(ctx context.Context, s *Services, a hub.Caller, p KeptParams) 
 	if p.Tree, err = s.topOf(ctx, p.Tree); err != nil {
 		return out, err
 	}
+	if s.Kept == nil {
+		return out, errWithoutKept
+	}
 	return s.Kept.List(ctx, a, p)
 }
+
+// errWithoutKept is the error in a hub that keeps no work.
+var errWithoutKept = hub.Errorf(hub.CodeNotEnabled, "parley/kept", "this hub keeps no work")
 
 // topOf returns the top of the working tree around a folder; a folder that is gone is a top itself.
 func (s *Services) topOf(ctx context.Context, folder string) (string, error) {
@@ -35,10 +41,16 @@ type KeptID struct {
 }
 
 func keptWorkShow(ctx context.Context, s *Services, a hub.Caller, p KeptID) (keptwork.Details, error) {
+	if s.Kept == nil {
+		return keptwork.Details{}, errWithoutKept
+	}
 	return s.Kept.Show(ctx, a, p.ID)
 }
 
 func keptWorkBack(ctx context.Context, s *Services, a hub.Caller, p keptwork.Request) (out keptwork.Back, err error) {
+	if s.Kept == nil {
+		return out, errWithoutKept
+	}
 	if p.ID == "" && p.Tree == "" {
 		return out, hub.Errorf(hub.CodeInvalid, "parley/kept/back", "id or tree is required")
 	}
@@ -49,5 +61,8 @@ func keptWorkBack(ctx context.Context, s *Services, a hub.Caller, p keptwork.Req
 }
 
 func keptWorkDrop(ctx context.Context, s *Services, a hub.Caller, p KeptID) (None, error) {
+	if s.Kept == nil {
+		return None{}, errWithoutKept
+	}
 	return None{}, s.Kept.Drop(ctx, a, p.ID)
 }

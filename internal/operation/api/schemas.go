@@ -111,8 +111,7 @@ const teamSchema = `{"type":"object","required":["action"],"properties":{
 "cursor":{"type":"string"}}}`
 
 const filesSchema = `{"type":"object","required":["action"],"properties":{
-"action":{"enum":["who","reserve","release","list","back"],"description":"back: your lost changes"},
-"id":{"type":"string","description":"back: such as s12"},
+"action":{"enum":["who","reserve","release","list","back"]},
 "paths":{"type":"array","items":{"type":"string"},"description":"reserve: also patterns"},
 "for":{"type":"string","description":"2h"},
 "why":{"type":"string"},

@@ -208,6 +208,9 @@ func (s *Service) Back(ctx context.Context, actor hub.Caller, r Request) (Back, 
 	if err != nil {
 		return out, err
 	}
+	if r.Into == "" {
+		s.restoreAuthors(ctx, w, paths)
+	}
 	out.Files = append(out.Files, paths...)
 	out.Left = append(out.Left, left...)
 	if r.Into != "" {
@@ -218,6 +221,25 @@ func (s *Service) Back(ctx context.Context, actor hub.Caller, r Request) (Back, 
 		return err
 	})
 	return out, err
+}
+
+// restoreAuthors notes who wrote files that were brought back.
+func (s *Service) restoreAuthors(ctx context.Context, w hub.KeptWork, paths []string) {
+	files, err := s.trees.Files(ctx, w.Tree, w.State.ID, "", false)
+	if err != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.authors[w.Tree.Path] == nil {
+		s.authors[w.Tree.Path] = map[string]author{}
+	}
+	for _, f := range files {
+		by, isKnown := s.lost[lostKey{w.ID, f.Path}]
+		if isKnown && slices.Contains(paths, f.Path) {
+			s.authors[w.Tree.Path][f.Path] = author{by, f.Digest}
+		}
+	}
 }
 
 // allowed returns the paths that a caller may bring back. An agent brings back files that it wrote,

@@ -353,15 +353,22 @@ type Loss struct {
 	Branches []string
 	Line     string // that brings it back
 
+	held    []string               // files of which the guard tells
 	authors map[string]hub.AgentID // of the files, as far as they are known
 }
 
 // IsEmpty reports whether nothing of others was lost.
 func (l Loss) IsEmpty() bool { return len(l.Files)+l.Stash+len(l.Branches) == 0 }
 
+// isTold reports whether the guard tells of all that was lost.
+func (l Loss) isTold() bool {
+	isOther := func(path string) bool { return !slices.Contains(l.held, path) }
+	return l.Stash+len(l.Branches) == 0 && !slices.ContainsFunc(l.Files, isOther)
+}
+
 // After keeps the state of a tree after an act, and returns what it destroyed of others. held are
 // the files that other agents hold: their agents hear of them from the guard.
-func (s *Service) After(ctx context.Context, t hub.WorkingTree, act Act, o Options) Loss {
+func (s *Service) After(ctx context.Context, t hub.WorkingTree, act Act, o Options, held []string) Loss {
 	s.mu.Lock()
 	before, isKnown := s.running[act]
 	delete(s.running, act)
@@ -384,6 +391,7 @@ func (s *Service) After(ctx context.Context, t hub.WorkingTree, act Act, o Optio
 		return Loss{}
 	}
 	out := s.classify(t, act, loss)
+	out.held = held
 	s.attribute(ctx, t, act, before.state, now)
 	hasLoss := len(loss.Files)+len(loss.Stash)+len(loss.Branches) > 0
 	isOwn := out.IsEmpty() && !before.destroys
@@ -483,6 +491,9 @@ func (s *Service) destroyed(ctx context.Context, t hub.WorkingTree, act Act, bef
 		facts := map[string]any{"tree": t.Path, "files": len(loss.Files), "command": w.Command}
 		if _, err := tx.Append(actor.Entry(s.o.Clock.Now(), actions.WorkDestroyed, string(id), facts)); err != nil {
 			return nil, err
+		}
+		if loss.isTold() {
+			return nil, nil
 		}
 		return s.tellLoss(tx, t, w.Command, act.Agent, id, loss)
 	})

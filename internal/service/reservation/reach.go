@@ -27,7 +27,8 @@ type Keeper interface {
 	Before(ctx context.Context, t hub.WorkingTree, act Act, names []string, destroys bool) (refusal string)
 	// After compares a tree with its state before the act. It returns the command line that brings
 	// back what the act destroyed of others, empty for nothing.
-	After(ctx context.Context, t hub.WorkingTree, act Act, names []string) (line string)
+	// The agents that hold files, held, and the operator hear of these from the guard.
+	After(ctx context.Context, t hub.WorkingTree, act Act, names, held []string) (line string)
 	// Trees returns the tops of the working trees of the repository of a tree, and of trees in which
 	// agents were at work of late.
 	Trees(ctx context.Context, t hub.WorkingTree) []string
@@ -161,12 +162,27 @@ func (s *Service) keepBefore(ctx context.Context, trees []reached, act Act, name
 	return ""
 }
 
+// heldByOthers returns the files of a tree that other agents hold.
+func (s *Service) heldByOthers(ctx context.Context, t hub.WorkingTree, agent hub.AgentID) (out []string, err error) {
+	all, err := hub.Read(ctx, s.store, func(r hub.Reader) ([]hub.Reservation, error) { return reservationsOf(r, t) })
+	for _, r := range all {
+		if r.State == hub.ReservationHeld && r.Holder != agent && !r.Pattern {
+			out = append(out, r.Path)
+		}
+	}
+	return out, err
+}
+
 // keepAfter compares the trees of an act with their states before it. It returns the lines that bring
 // back what the act destroyed.
 func (s *Service) keepAfter(ctx context.Context, trees []reached, act Act, names []string) (lines []string) {
 	for _, one := range trees {
 		act.Tree = one.tree.Path
-		lines = append(lines, s.keeper.After(ctx, one.tree, act, names))
+		held, err := s.heldByOthers(ctx, one.tree, act.Agent)
+		if err != nil {
+			s.log.Warn("the files that agents hold are not known", "op", "reservation.Ask", "err", err)
+		}
+		lines = append(lines, s.keeper.After(ctx, one.tree, act, names, held))
 	}
 	return lines
 }
