@@ -298,7 +298,9 @@ func gitPrune(r *reader, c gitCall) {
 	flags, operands := c.operands("")
 	isReflog := c.args[0].text == "reflog"
 	isExpire := len(operands) > 0 && (operands[0].text == "expire" || operands[0].text == "delete")
-	if (isReflog && !isExpire) || (c.args[0].text == "gc" && !has(flags, "", "prune")) {
+	isMereList := isReflog && !isExpire
+	isMereRepack := c.args[0].text == "gc" && !has(flags, "", "prune")
+	if isMereList || isMereRepack {
 		return
 	}
 	r.effects.Git = append(r.effects.Git, Git{Verb: Prune, Dir: c.scope.dir})

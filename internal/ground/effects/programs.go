@@ -290,7 +290,8 @@ func prefix(withValue string) func(*reader, call) scope {
 			}
 			if isFlag && takesValue(text, withValue, nil) {
 				i++
-				if i < len(c.args) && (text == "-C" || text == "-D") && c.name() != "xargs" {
+				isFolder := (text == "-C" || text == "-D") && c.name() != "xargs"
+				if isFolder && i < len(c.args) {
 					c.scope.dir = c.args[i].target(c.scope).Path
 				}
 			}

@@ -90,7 +90,8 @@ func (r *reader) note(c call) {
 			text = value
 		}
 		isPath := strings.Contains(text, "/") || strings.HasPrefix(text, "..")
-		if w.known && isPath && !strings.Contains(text, "://") && len(text) < maxPathWord {
+		isAddress := strings.Contains(text, "://") || len(text) > maxPathWord
+		if w.known && isPath && !isAddress {
 			r.reaches(cleanPattern(c.scope.resolve(text)))
 		}
 	}
@@ -110,6 +111,6 @@ func cleanPattern(at string) string {
 // sedReads reports whether a call of sed writes no file: neither in place nor by its script.
 func sedReads(args []word) bool {
 	return without("-i", "--in-place")(args) && !slices.ContainsFunc(args[1:], func(w word) bool {
-		return !w.known || strings.ContainsAny(w.text, "we") && !strings.HasPrefix(w.text, "-")
+		return !w.known || (strings.ContainsAny(w.text, "we") && !strings.HasPrefix(w.text, "-"))
 	})
 }

@@ -257,7 +257,8 @@ func (s *Service) allowed(ctx context.Context, op string, actor hub.Caller, w hu
 	}
 	var own []string
 	for _, f := range files {
-		isWanted := len(r.Paths) == 0 && f.Lost && !f.Touched || slices.Contains(r.Paths, f.Path)
+		isUntouched := len(r.Paths) == 0 && f.Lost && !f.Touched
+		isWanted := isUntouched || slices.Contains(r.Paths, f.Path)
 		if isWanted && s.isOf(w, f, actor.ID) {
 			own = append(own, f.Path)
 		}

@@ -479,7 +479,9 @@ func (s *Service) destroyed(ctx context.Context, t hub.WorkingTree, act Act, bef
 		}
 		isSame := len(last) > 0 && last[0].State.ID == before.state.ID && last[0].After == ""
 		if isSame {
-			w.ID, w.Revision, w.At = last[0].ID, last[0].Revision, last[0].At
+			w.ID = last[0].ID
+			w.Revision = last[0].Revision
+			w.At = last[0].At
 			id, err = tx.WriteKept().PutKeptWork(w)
 		} else {
 			id, err = s.put(tx, w)

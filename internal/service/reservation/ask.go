@@ -152,7 +152,9 @@ func (s *Service) askAll(ctx context.Context, actor hub.Caller, q Question, does
 	if keeps && q.Kind == Edit {
 		if text := s.keepBefore(ctx, trees, act, s.relative(trees[0].tree, q, does), does.Destroys()); text != "" {
 			out := allowed()
-			out.Decision, out.Reason, out.Text = Deny, ReasonKeeping, text
+			out.Decision = Deny
+			out.Reason = ReasonKeeping
+			out.Text = text
 			return out, nil
 		}
 	}
