@@ -23,7 +23,8 @@ var longer = map[string][]string{
 		"cacp/project/sync", "cacp/repo/sync", "cacp/contract/sync", "cacp/context/sync",
 		"cacp/sync/projects", "cacp/sync/summary", "cacp/sync/packets", "cacp/sync/versions", "cacp/sync/copies",
 	},
-	"it compares everything with the journal": {"parley/audit/verify"},
+	"it compares everything with the journal":         {"parley/audit/verify"},
+	"it reads and writes the files of a working tree": {"parley/kept/show", "parley/kept/back"},
 }
 
 // TestDeadlines checks that each operation has a deadline in its row, and that one which others

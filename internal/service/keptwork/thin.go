@@ -60,15 +60,15 @@ func (s *Service) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-look.C:
-			s.Look(ctx)
+			s.KeepRecent(ctx)
 		case <-thin.C:
 			s.Thin(ctx)
 		}
 	}
 }
 
-// Look keeps the trees in which something happened since the last look.
-func (s *Service) Look(ctx context.Context) {
+// KeepRecent keeps the trees in which something happened since the last look.
+func (s *Service) KeepRecent(ctx context.Context) {
 	s.mu.Lock()
 	recent := s.recent
 	s.recent = map[string]hub.WorkingTree{}
