@@ -83,7 +83,7 @@ func (w *sharedTree) operatorReads() (out []string) {
 func TestEndsOfReservations(t *testing.T) {
 	t.Parallel()
 	const gone = "changes in a.txt are not in the working tree any more and were not committed as they were; the hub saw no agent's command run, so a person or a landing did it"
-	const violation = "a.txt, which builder holds, changed while a command of tester ran; it is kept: parley rescue back s1 brings it back"
+	const violation = "a.txt, which builder holds, changed while a command of tester ran; it is kept: parley files back s1 brings it back"
 	run := func(agent hub.AgentID, command string) func(*sharedTree) {
 		return func(w *sharedTree) { w.begin(agent, command)() }
 	}

@@ -92,7 +92,7 @@ func TestKeptWork(t *testing.T) {
 		if len(kept) == 0 || kept[0].Lost != 2 || kept[0].Command != "sh clean.sh" || kept[0].Agent != "tester" {
 			t.Fatalf("kept: got %+v", kept)
 		}
-		line := "parley rescue back " + string(kept[0].ID)
+		line := "parley files back " + string(kept[0].ID)
 		if got := w.mail(w.operator); strings.Count(got, `"topic":"kept-work"`) != 1 || !strings.Contains(got, line) {
 			t.Errorf("mail of the operator: got %s", got)
 		}

@@ -124,7 +124,7 @@ func (s *Service) isOf(w hub.KeptWork, f hub.KeptFile, agent hub.AgentID) bool {
 func (s *Service) find(ctx context.Context, op string, actor hub.Caller, id hub.KeptID) (hub.KeptWork, error) {
 	w, err := hub.Read(ctx, s.store, func(rd hub.Reader) (hub.KeptWork, error) { return rd.Kept().KeptWork(id) })
 	if hub.CodeOf(err) == hub.CodeNotFound {
-		return w, hub.Errorf(hub.CodeNotFound, op, "no kept work %.30q", id).WithHint("parley rescue kept lists it")
+		return w, hub.Errorf(hub.CodeNotFound, op, "no kept work %.30q", id).WithHint("parley files kept lists it")
 	}
 	isAgent := actor.Kind == hub.CallerAgent
 	if err == nil && !isAgent && !actor.IsOperator() {
@@ -164,7 +164,7 @@ func (s *Service) Last(ctx context.Context, tree string) (hub.KeptWork, error) {
 	}
 	i := slices.IndexFunc(all, func(w hub.KeptWork) bool { return w.After != "" && w.Why == hub.KeptBeforeCommand })
 	if i < 0 {
-		return hub.KeptWork{}, hub.Errorf(hub.CodeNotFound, "keptwork.Back", "no command destroyed work in %s", tree).WithHint("parley rescue kept lists the kept work")
+		return hub.KeptWork{}, hub.Errorf(hub.CodeNotFound, "keptwork.Back", "no command destroyed work in %s", tree).WithHint("parley files kept lists the kept work")
 	}
 	return all[i], nil
 }
@@ -299,10 +299,16 @@ func (s *Service) Drop(ctx context.Context, actor hub.Caller, id hub.KeptID) err
 	if err != nil {
 		return err
 	}
+	s.sweeping.Lock()
+	defer s.sweeping.Unlock()
+	live, err := s.live(ctx, w.Tree, id)
+	if err != nil {
+		return err
+	}
 	if err := s.remove(ctx, actor, w); err != nil {
 		return err
 	}
-	_, err = s.sweep(ctx, w.Tree)
+	_, err = s.trees.Sweep(ctx, w.Tree, live)
 	return err
 }
 

@@ -35,7 +35,7 @@ const (
 	noticeTopic  = "kept-work"
 
 	// backCommand is the command line that brings kept work back, before its id.
-	backCommand = "parley rescue back "
+	backCommand = "parley files back "
 )
 
 // Options says what is kept of a tree.

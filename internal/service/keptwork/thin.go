@@ -157,18 +157,29 @@ func (s *Service) ofRepository(ctx context.Context, t hub.WorkingTree) ([]hub.Ke
 func (s *Service) sweep(ctx context.Context, t hub.WorkingTree) (int64, error) {
 	s.sweeping.Lock()
 	defer s.sweeping.Unlock()
-	all, err := s.ofRepository(ctx, t)
+	live, err := s.live(ctx, t, "")
 	if err != nil {
 		return 0, err
 	}
-	var live []string
+	return s.trees.Sweep(ctx, t, live)
+}
+
+// live returns the states that the kept work of a repository has, but for one, and the acts that run.
+// The caller holds sweeping.
+func (s *Service) live(ctx context.Context, t hub.WorkingTree, but hub.KeptID) (live []string, err error) {
+	all, err := s.ofRepository(ctx, t)
+	if err != nil {
+		return nil, err
+	}
 	for _, w := range all {
-		live = append(live, w.State.ID, w.After)
+		if w.ID != but {
+			live = append(live, w.State.ID, w.After)
+		}
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, one := range s.running {
 		live = append(live, one.state.ID)
 	}
-	s.mu.Unlock()
-	return s.trees.Sweep(ctx, t, live)
+	return live, nil
 }

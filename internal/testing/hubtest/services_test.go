@@ -31,6 +31,7 @@ import (
 	"github.com/parley-agents/parley/internal/service/event"
 	"github.com/parley-agents/parley/internal/service/handoff"
 	"github.com/parley-agents/parley/internal/service/journal"
+	"github.com/parley-agents/parley/internal/service/keptwork"
 	"github.com/parley-agents/parley/internal/service/keys"
 	"github.com/parley-agents/parley/internal/service/landing"
 	"github.com/parley-agents/parley/internal/service/mailroom"
@@ -77,6 +78,7 @@ type house struct {
 	checks    *check.Service
 	landings  *landing.Service
 	usage     *usage.Service
+	kept      *keptwork.Service
 	onward    *continuation.Service
 	events    *event.Service
 	schedules *schedule.Service
@@ -134,6 +136,7 @@ func newHouse(t *testing.T) *house {
 	h.landings = landing.New(h.store, quarry{}, quarry{}, h.mail, &landing.Options{Clock: clock, Bus: hints})
 	h.usage = usage.New(h.store, h.mail, &usage.Options{Clock: clock, Bus: hints})
 	h.onward = continuation.New(h.store, continuation.Parts{Trees: workshop{}, Handoffs: h.handoffs, Agents: workshop{}, Mail: h.mail}, &continuation.Options{Clock: clock, Bus: hints})
+	h.kept = keptwork.New(h.store, contents{}, h.mail, &keptwork.ServiceOptions{Clock: clock})
 	h.events = event.New(h.store, h.mail, secrets, &event.Options{Clock: clock, Bus: hints})
 	h.schedules = schedule.New(h.store, h.mail, &schedule.Options{Clock: clock, Bus: hints})
 	h.contracts = contract.New(h.store, &contract.Options{Clock: clock, Self: self, Repo: "backend", Endpoint: "https://back.example"})
@@ -366,6 +369,37 @@ func (checkout) Run(context.Context, check.Job) (check.Outcome, error) {
 	return check.Outcome{State: hub.ResultPassed}, nil
 }
 
+// keep keeps the work in the working tree of a house.
+func (h *house) keep() error {
+	t := hub.WorkingTree{Path: "/src/app", Repository: "/src/app/.git"}
+	return last(h.kept.Keep(h.ctx, t, "builder", hub.KeptTurn))
+}
+
+// contents are the contents of kept work of a house: always one changed file.
+type contents struct{}
+
+func (contents) Keep(context.Context, hub.WorkingTree, keptwork.Options) (hub.KeptState, error) {
+	return hub.KeptState{ID: "x1", Files: 1}, nil
+}
+
+func (contents) After(context.Context, hub.WorkingTree, string, keptwork.Options) (hub.KeptState, hub.KeptLoss, error) {
+	return hub.KeptState{ID: "x1", Files: 1}, hub.KeptLoss{}, nil
+}
+
+func (contents) Files(context.Context, hub.WorkingTree, string, string, bool) ([]hub.KeptFile, error) {
+	return []hub.KeptFile{{Path: "a", State: "changed", Now: "changed"}}, nil
+}
+
+func (contents) Back(context.Context, hub.WorkingTree, keptwork.Return) ([]string, []hub.KeptLeft, error) {
+	return []string{"a"}, nil, nil
+}
+
+func (contents) Sweep(context.Context, hub.WorkingTree, []string) (int64, error) { return 0, nil }
+
+func (contents) Stash(hub.WorkingTree) []string { return nil }
+
+func (contents) Siblings(hub.WorkingTree) []string { return []string{"/src/app"} }
+
 // setLanding turns landing on, with reviews of the operator.
 func (h *house) setLanding() error {
 	_, _, err := h.landings.Set(h.ctx, operator, landing.Setting{Folder: "/src", Into: "main", Review: "operator", By: hub.LandingAuto})
@@ -494,6 +528,17 @@ var operations = []struct {
 		h.accepted()
 		h.must(last(h.onward.Stop(h.ctx, continuation.Cause{Agent: "builder", Reason: hub.ContinueQuota})))
 		return func() error { return h.onward.Drop(h.ctx, operator, "s1") }
+	}},
+	{"kept work keep", func(h *house) func() error { return h.keep }},
+	{"kept work back", func(h *house) func() error {
+		h.must(h.keep())
+		return func() error {
+			return last(h.kept.Back(h.ctx, operator, keptwork.Request{ID: "s1", Paths: []string{"a"}}))
+		}
+	}},
+	{"kept work drop", func(h *house) func() error {
+		h.must(h.keep())
+		return func() error { return h.kept.Drop(h.ctx, operator, "s1") }
 	}},
 	{"event source add", func(h *house) func() error { return h.addSource }},
 	{"event source change", func(h *house) func() error {
