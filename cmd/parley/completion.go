@@ -17,7 +17,6 @@ import (
 	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/reach/notify"
 	"github.com/parley-agents/parley/internal/service/check"
-	"github.com/parley-agents/parley/internal/service/continuation"
 	"github.com/parley-agents/parley/internal/service/contract"
 	"github.com/parley-agents/parley/internal/service/landing"
 	"github.com/parley-agents/parley/internal/service/mailroom"
@@ -163,6 +162,14 @@ func scheduleWords(ctx context.Context, c *rpc.Client) (out []cobra.Completion, 
 	return out, err
 }
 
+func keptWords(ctx context.Context, c *rpc.Client) (out []cobra.Completion, err error) {
+	got, err := listKeptWork(ctx, c, api.KeptParams{All: true})
+	for _, k := range got.Kept {
+		out = append(out, described(k.ID, string(k.Agent), k.Tree))
+	}
+	return out, err
+}
+
 // anyWords returns the ids of the newest things that people show: handoffs, landings and messages.
 func anyWords(ctx context.Context, c *rpc.Client) (out []cobra.Completion, err error) {
 	for _, from := range []source{handoffWords, landingWords, messageWords} {
@@ -198,8 +205,6 @@ var (
 		func(e hub.LandingEntry) cobra.Completion { return described(e.ID, string(e.State)+":", e.Ref) })
 	checkWords = listed(api.ListChecks, api.RepositoryParams{}, func(got check.Listing) []hub.RepositoryCheck { return got.Checks },
 		func(c hub.RepositoryCheck) cobra.Completion { return described(c.Name, c.Path) })
-	keptWords = listed(api.ListRescues, api.None{}, func(got continuation.Rescues) []hub.Rescue { return got.Rescues },
-		func(r hub.Rescue) cobra.Completion { return described(r.ID, string(r.Agent), r.Folder) })
 	budgetWords = listed(api.ListBudgets, api.None{}, func(got usage.BudgetList) []usage.BudgetRow { return got.Budgets },
 		func(b usage.BudgetRow) cobra.Completion { return described(b.ID, string(b.Of)) })
 	topicWords = listed(api.Subscribe, api.SubscribeParams{Action: "list"}, func(got api.Subscriptions) []hub.Subscription { return got.Subscriptions },

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -184,18 +183,6 @@ func writeContinuations(w io.Writer, got continuation.Listing) {
 	}
 }
 
-func (a *app) rescueListCommand() *cobra.Command {
-	return operation(a, &cobra.Command{Use: "kept", Short: "List kept work, newest first", Args: cobra.NoArgs}, api.ListRescues, &api.None{}, func(w io.Writer, got continuation.Rescues) {
-		if len(got.Rescues) == 0 {
-			fmt.Fprintln(w, "no work is kept")
-			return
-		}
-		writeTable(w, "ID, AGENT, FILES, LINES, FROM, WHEN, UNTIL", got.Rescues, func(r hub.Rescue) []any {
-			return []any{r.ID, r.Agent, r.Files, fmt.Sprintf("+%d -%d", r.Insertions, r.Deletions), r.Folder, ago(r.At), when(r.Until)}
-		})
-	})
-}
-
 // writeRescue writes kept work as a patch.
 func writeRescue(w io.Writer, got continuation.RescuePatch) {
 	fmt.Fprintf(w, "%s of %s in %s, %s: %s\n", got.ID, got.Agent, got.Folder, when(got.At), rescueText(got.Rescue))
@@ -212,29 +199,14 @@ func writeRescue(w io.Writer, got continuation.RescuePatch) {
 	}
 }
 
-func (a *app) rescueApplyCommand() *cobra.Command {
-	var p api.RescueParams
-	cmd := &cobra.Command{
-		Use: "back RESCUE", Short: "Bring kept work into a folder",
-		Long: `Bring kept work into a working tree of the same repository, as changes that are not
-committed. If another commit is checked out there, the changes are merged with it. Nothing
-is overwritten: a file with changes of its own is named, and nothing is changed.`,
-		Example: "  parley files back s1 --into ../app-copy", Args: cobra.ExactArgs(1),
+// applyRescue brings the work that a continuation kept into a working tree.
+func (a *app) applyRescue(ctx context.Context, p api.RescueParams) error {
+	got, err := call(ctx, a, api.ApplyRescue, p)
+	if err != nil {
+		return err
 	}
-	cmd.Flags().StringVar(&p.Folder, "into", "", "folder of the working tree (default the one that the work is from)")
-	return prepared(cmd, func(ctx context.Context) (err error) {
-		if p.Folder != "" {
-			if p.Folder, err = filepath.Abs(p.Folder); err != nil {
-				return err
-			}
-		}
-		got, err := call(ctx, a, api.ApplyRescue, p)
-		if err != nil {
-			return err
-		}
-		isApplied := len(got.Waits)+len(got.Conflicts) == 0
-		return a.check(isApplied, got, func(w io.Writer) { writeApplied(w, got) })
-	}, argument(0, &p.ID))
+	isApplied := len(got.Waits)+len(got.Conflicts) == 0
+	return a.check(isApplied, got, func(w io.Writer) { writeApplied(w, got) })
 }
 
 // writeApplied says which files were changed, or why none was.
@@ -251,10 +223,4 @@ func writeApplied(w io.Writer, got continuation.Applied) {
 	for _, name := range got.Kept {
 		fmt.Fprintf(w, "a file that was in the way is kept as %s\n", name)
 	}
-}
-
-func (a *app) rescueDropCommand() *cobra.Command {
-	var p api.RescueParams
-	cmd := &cobra.Command{Use: "drop RESCUE", Short: "Forget kept work", Args: cobra.ExactArgs(1), Example: "  parley files drop s1"}
-	return operation(a, cmd, api.DropRescue, &p, func(w io.Writer, _ api.None) { fmt.Fprintf(w, "%s is dropped\n", p.ID) }, argument(0, &p.ID))
 }

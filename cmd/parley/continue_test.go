@@ -71,7 +71,7 @@ func TestContinue(t *testing.T) {
 	}
 
 	t.Run("the rescue is the work, byte for byte, and changed nothing of the user", func(t *testing.T) {
-		contains(t, h.operator("files", "kept").out, "s1", "builder", "+2 -0", dir)
+		contains(t, h.operator("files", "kept", "--tree", dir).out, "s1", "continuation", "builder", "+2 -0", dir)
 		contains(t, h.operator("show", "s1").out, "+package parser", "parser_test.go")
 		if refs := inGit(t, dir, "for-each-ref", "--format=%(refname)"); strings.Contains(refs, "parley") || strings.Contains(refs, "rescue") {
 			t.Errorf("the user's refs are now %s", refs)
@@ -89,7 +89,7 @@ func TestContinue(t *testing.T) {
 			}
 		}
 		h.ok(h.operator("files", "drop", "s1"), nil)
-		contains(t, h.operator("files", "kept").out, "no work is kept")
+		contains(t, h.operator("files", "kept", "--all").out, "no work is kept")
 	})
 	t.Run("audit verify compares continuations", func(t *testing.T) {
 		contains(t, h.operator("hub", "verify").out, "1 continuations", "ok")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,36 +13,91 @@ import (
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/ground/text/plaintext"
 	"github.com/parley-agents/parley/internal/operation/api"
+	"github.com/parley-agents/parley/internal/operation/rpc"
 	"github.com/parley-agents/parley/internal/service/keptwork"
 )
-
-// keptWorkCommands returns the commands for the uncommitted work that the hub keeps before agents
-// can destroy it.
-func (a *app) keptWorkCommands() []*cobra.Command {
-	return []*cobra.Command{a.keptWorkListCommand(), a.keptWorkShowCommand(), a.bringBackCommand(), a.keptWorkDropCommand()}
-}
 
 func (a *app) keptWorkListCommand() *cobra.Command {
 	var p api.KeptParams
 	cmd := &cobra.Command{
-		Use: "kept [PATH]", Short: "List the uncommitted work kept before commands of agents", Args: cobra.MaximumNArgs(1),
-		Long: `List the states of a working tree that the hub kept before commands and edits of agents,
-newest first. With PATH only those that have the file.`,
-		Example: "  parley rescue kept\n  parley rescue kept src/main.go",
+		Use: "kept [PATH]", Short: "List kept work, newest first", Args: cobra.MaximumNArgs(1),
+		Long: `List the uncommitted work of this working tree that the hub keeps, newest first: its states
+before commands and edits of agents, and the work of tasks whose agent could not go on. PATH
+is a file, relative to the top of the tree: only work with this file is listed.`,
+		Example: "  parley files kept\n  parley files kept src/main.go\n  parley files kept --all",
 	}
 	cmd.Flags().BoolVar(&p.All, "all", false, "of all working trees")
-	return operation(a, cmd, api.ListKeptWork, &p, func(w io.Writer, got keptwork.Listing) {
-		if len(got.Kept) == 0 {
-			fmt.Fprintln(w, "no work is kept")
-			return
+	return prepared(cmd, func(ctx context.Context) error {
+		c, err := a.client()
+		if err != nil {
+			return err
 		}
-		writeTable(w, "ID, WHEN, BEFORE, AGENT, FILES, LINES, STASH, LOST, TREE", got.Kept, func(k keptwork.Row) []any {
-			return []any{k.ID, ago(k.At), plaintext.Line(occasion(k)), k.Agent, k.Files, fmt.Sprintf("+%d -%d", k.Added, k.Removed), k.Stash, k.Lost, k.Tree}
-		})
+		got, err := listKeptWork(ctx, c, p)
+		if err != nil {
+			return err
+		}
+		return a.print(got, func(w io.Writer) { writeKeptWorks(w, got, p) })
 	}, treeFlag(cmd, &p.Tree, "."), argument(0, &p.Path))
 }
 
-// occasion says before what work was kept.
+// listKeptWork returns kept work and the work that continuations kept, newest first.
+func listKeptWork(ctx context.Context, c *rpc.Client, p api.KeptParams) (keptwork.Listing, error) {
+	out, err := rpc.Call(ctx, c, api.ListKeptWork, p)
+	if err != nil {
+		return out, err
+	}
+	rescues, err := rpc.Call(ctx, c, api.ListRescues, api.None{})
+	if err != nil {
+		return out, err
+	}
+	for _, r := range rescues.Rescues {
+		isHere := p.All || isIn(r.Folder, p.Tree) || isIn(p.Tree, r.Folder)
+		hasPath := p.Path == "" || slices.Contains(r.Paths, p.Path)
+		if isHere && hasPath {
+			out.Kept = append(out.Kept, rowOfRescue(r))
+		}
+	}
+	slices.SortStableFunc(out.Kept, func(x, y keptwork.Row) int { return y.At.Compare(x.At.Time) })
+	return out, nil
+}
+
+// isIn reports whether a folder is another one, or in it.
+func isIn(folder, other string) bool {
+	rel, err := filepath.Rel(other, folder)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// rowOfRescue returns the work that a continuation kept as a row of kept work.
+func rowOfRescue(r hub.Rescue) keptwork.Row {
+	return keptwork.Row{
+		ID: hub.KeptID(r.ID), Tree: r.Folder, At: r.At, Why: hub.KeptContinuation, Agent: r.Agent,
+		Files: r.Files, Added: r.Insertions, Removed: r.Deletions, Bytes: r.Bytes, NamedOnly: []string{},
+	}
+}
+
+// isOfContinuation reports whether an error of an operation on kept work says that it has not the id:
+// then a continuation may have kept the work.
+func isOfContinuation(err error) bool {
+	code := hub.CodeOf(err)
+	return code == hub.CodeNotFound || code == hub.CodeNotEnabled
+}
+
+// writeKeptWorks writes kept work as a table.
+func writeKeptWorks(w io.Writer, got keptwork.Listing, p api.KeptParams) {
+	switch {
+	case len(got.Kept) == 0 && p.All:
+		fmt.Fprintln(w, "no work is kept")
+		return
+	case len(got.Kept) == 0:
+		fmt.Fprintf(w, "no work is kept of %s; --all lists that of all folders\n", plaintext.Line(p.Tree))
+		return
+	}
+	writeTable(w, "ID, WHEN, OCCASION, AGENT, FILES, LINES, STASH, LOST, TREE", got.Kept, func(k keptwork.Row) []any {
+		return []any{k.ID, ago(k.At), plaintext.Line(occasion(k)), k.Agent, k.Files, fmt.Sprintf("+%d -%d", k.Added, k.Removed), k.Stash, k.Lost, k.Tree}
+	})
+}
+
+// occasion returns the command before which work was kept, or the word of another occasion.
 func occasion(k keptwork.Row) string {
 	if k.Command != "" {
 		return k.Command
@@ -49,33 +105,49 @@ func occasion(k keptwork.Row) string {
 	return strings.ReplaceAll(string(k.Why), "_", " ")
 }
 
-func (a *app) keptWorkShowCommand() *cobra.Command {
-	var p api.KeptID
-	cmd := &cobra.Command{Use: "files ID", Short: "List the files of kept work", Args: cobra.ExactArgs(1), Example: "  parley rescue files s12"}
-	return operation(a, cmd, api.ShowKeptWork, &p, func(w io.Writer, got keptwork.Details) {
-		fmt.Fprintf(w, "%s before %s of %s in %s, %s\n", got.ID, plaintext.Line(occasion(got.Row)), got.Agent, got.Tree, when(got.At))
-		writeTable(w, "FILE, WAS, NOW, BYTES", got.Content, func(f hub.KeptFile) []any {
-			return []any{plaintext.Line(f.Path), f.State, f.Now, f.Bytes}
-		})
-		for _, name := range got.NamedOnly {
-			fmt.Fprintf(w, "not in it, because it is too large: %s\n", plaintext.Line(name))
-		}
-	}, argument(0, &p.ID))
+// occasionText says on which occasion work was kept.
+func occasionText(k keptwork.Row) string {
+	switch k.Why {
+	case hub.KeptBeforeCommand:
+		return fmt.Sprintf("before `%s` of %s", plaintext.Line(k.Command), k.Agent)
+	case hub.KeptEdit:
+		return fmt.Sprintf("before an edit of %s", k.Agent)
+	case hub.KeptBeforeBack:
+		return "before kept work was brought back"
+	case hub.KeptInterval:
+		return "while agents worked"
+	}
+	return fmt.Sprintf("%s of %s", occasion(k), k.Agent)
+}
+
+// writeKeptWork writes kept work with its files.
+func writeKeptWork(w io.Writer, got keptwork.Details) {
+	fmt.Fprintf(w, "%s of %s, %s, %s\n", got.ID, got.Tree, when(got.At), occasionText(got.Row))
+	writeTable(w, "FILE, WAS, NOW, BYTES", got.Content, func(f hub.KeptFile) []any {
+		return []any{plaintext.Line(f.Path), f.State, f.Now, f.Bytes}
+	})
+	for _, name := range got.NamedOnly {
+		fmt.Fprintf(w, "not in it, because it is too large: %s\n", plaintext.Line(name))
+	}
 }
 
 func (a *app) bringBackCommand() *cobra.Command {
 	var p keptwork.Request
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "back [ID] [PATH...]", Short: "Bring uncommitted work back that an agent's command destroyed",
+		Use: "back [ID] [PATH...]", Short: "Bring kept work back",
 		Long: `Bring kept work back. Without an ID it is the last destruction in this working tree, after a
 question. Only files that the command changed are written, and of those only files that
 nothing changed since; the others are listed, and their names bring them back. The state of
 now is kept first. With --into all files are written into a new folder, and entries of the
-stash into folders of it. Branches and commits never move.`,
-		Example: "  parley rescue back\n  parley rescue back s12 src/main.go\n  parley rescue back s12 --into ../found",
+stash into folders of it. Branches and commits never move.
+
+The work that a continuation kept is brought into a working tree of the same repository,
+that of --into or the one that it is from. If another commit is checked out there, the
+changes are merged with it. A file with changes of its own is named, and nothing is changed.`,
+		Example: "  parley files back\n  parley files back s12 src/main.go\n  parley files back s12 --into ../found",
 	}
-	cmd.Flags().StringVar(&p.Into, "into", "", "new folder that gets all of it")
+	cmd.Flags().StringVar(&p.Into, "into", "", "new folder that gets all of it; of the work of a continuation the working tree")
 	cmd.Flags().BoolVar(&p.Index, "index", false, "bring the state of git's index back, too")
 	cmd.Flags().BoolVar(&p.Stash, "stash", false, "make entries of the stash again")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
@@ -91,13 +163,19 @@ stash into folders of it. Branches and commits never move.`,
 			}
 		}
 		got, err := call(ctx, a, api.BringBack, p)
+		if isOfContinuation(err) && p.Tree == "" {
+			if len(p.Paths) > 0 {
+				return usagef("%s is the work of a continuation, which comes back whole; leave the paths out", p.ID)
+			}
+			return a.applyRescue(ctx, api.RescueParams{ID: hub.RescueID(p.ID), Folder: p.Into})
+		}
 		if err != nil {
 			return err
 		}
 		return a.print(got, func(w io.Writer) { writeBack(w, got) })
 	}, treeFlag(cmd, &p.Tree, "."), func(_ context.Context, args []string) error {
 		if len(args) > 0 && hub.KeptID(args[0]).Number() > 0 {
-			p.ID, args = hub.KeptID(args[0]), args[1:]
+			p.ID, p.Tree, args = hub.KeptID(args[0]), "", args[1:]
 		}
 		p.Paths = args
 		return nil
@@ -112,7 +190,7 @@ func (a *app) askBack(ctx context.Context, p *keptwork.Request) error {
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf("before `%s` of %s, %s: %s, +%d -%d", plaintext.Line(occasion(plan.Work)), plan.Work.Agent, ago(plan.Work.At), countFiles(len(plan.Files)), plan.Work.Added, plan.Work.Removed)
+	text := fmt.Sprintf("%s, %s: %s, +%d -%d", occasionText(plan.Work), ago(plan.Work.At), countFiles(len(plan.Files)), plan.Work.Added, plan.Work.Removed)
 	p.ID = plan.ID
 	isYes, err := a.askYes(ctx, text+". Bring them back?")
 	if err == nil && !isYes {
@@ -134,6 +212,18 @@ func writeBack(w io.Writer, got keptwork.Back) {
 
 func (a *app) keptWorkDropCommand() *cobra.Command {
 	var p api.KeptID
-	cmd := &cobra.Command{Use: "forget ID", Short: "Remove kept work and its content", Args: cobra.ExactArgs(1), Example: "  parley rescue forget s12"}
-	return operation(a, cmd, api.DropKeptWork, &p, func(w io.Writer, _ api.None) { fmt.Fprintf(w, "%s is removed\n", p.ID) }, argument(0, &p.ID))
+	cmd := &cobra.Command{
+		Use: "drop ID", Short: "Remove kept work and its content", Args: cobra.ExactArgs(1), Example: "  parley files drop s12",
+		Long: "Remove kept work. Its content is gone, but for the files that other kept work has.",
+	}
+	return prepared(cmd, func(ctx context.Context) error {
+		_, err := call(ctx, a, api.DropKeptWork, p)
+		if isOfContinuation(err) {
+			_, err = call(ctx, a, api.DropRescue, api.RescueParams{ID: hub.RescueID(p.ID)})
+		}
+		if err != nil {
+			return err
+		}
+		return a.print(api.None{}, func(w io.Writer) { fmt.Fprintf(w, "%s is removed\n", p.ID) })
+	}, argument(0, &p.ID))
 }

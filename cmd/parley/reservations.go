@@ -20,7 +20,7 @@ import (
 func (a *app) filesCommand() *cobra.Command {
 	return noun("files", "See which agent changes which file; reserve, check, bring back", a.filesListCommand(),
 		a.reserveCommand(), a.releaseCommand(), a.reservationShowCommand(), a.guardCheckCommand(), a.filesGuardCommand(),
-		a.rescueListCommand(), a.rescueApplyCommand(), a.rescueDropCommand())
+		a.keptWorkListCommand(), a.bringBackCommand(), a.keptWorkDropCommand())
 }
 
 func (a *app) reserveCommand() *cobra.Command {

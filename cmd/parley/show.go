@@ -217,7 +217,11 @@ func (a *app) showCheckResult(ctx context.Context, c *rpc.Client, id string) err
 }
 
 func (a *app) showKeptWork(ctx context.Context, c *rpc.Client, id string) error {
-	return showAs(ctx, a, c, api.ShowRescue, api.RescueParams{ID: hub.RescueID(id)}, writeRescue)
+	err := showAs(ctx, a, c, api.ShowKeptWork, api.KeptID{ID: hub.KeptID(id)}, writeKeptWork)
+	if isOfContinuation(err) {
+		return showAs(ctx, a, c, api.ShowRescue, api.RescueParams{ID: hub.RescueID(id)}, writeRescue)
+	}
+	return err
 }
 
 func (a *app) showReservation(ctx context.Context, c *rpc.Client, id string) error {

@@ -23,13 +23,15 @@ func keptWorkList(ctx context.Context, s *Services, a hub.Caller, p KeptParams) 
 // errWithoutKept is the error in a hub that keeps no work.
 var errWithoutKept = hub.Errorf(hub.CodeNotEnabled, "parley/kept", "this hub keeps no work")
 
-// topOf returns the top of the working tree around a folder; a folder that is gone is a top itself.
+// topOf returns the top of the working tree around a folder. A folder that is gone, or under no root,
+// is a top itself.
 func (s *Services) topOf(ctx context.Context, folder string) (string, error) {
 	if folder == "" {
 		return "", nil
 	}
 	top, err := s.Files.Top(ctx, folder)
-	if hub.CodeOf(err) == hub.CodeNotFound {
+	switch hub.CodeOf(err) {
+	case hub.CodeNotFound, hub.CodeOutsideRoots:
 		return folder, nil
 	}
 	return top, err
