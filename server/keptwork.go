@@ -78,6 +78,9 @@ func (g guardKeeper) Before(ctx context.Context, t hub.WorkingTree, act reservat
 	return g.Service.Before(ctx, t, keptwork.Act(act), keptwork.Options{Names: names}, destroys)
 }
 
+// Denied implements reservation.Keeper.
+func (g guardKeeper) Denied(act reservation.Act) { g.Service.Denied(keptwork.Act(act)) }
+
 // After implements reservation.Keeper.
 func (g guardKeeper) After(ctx context.Context, t hub.WorkingTree, act reservation.Act, names, held []string) string {
 	return g.Service.After(ctx, t, keptwork.Act(act), keptwork.Options{Names: names}, held).Line

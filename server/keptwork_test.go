@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/parley-agents/parley/hub"
 	"github.com/parley-agents/parley/internal/operation/api"
@@ -128,6 +129,21 @@ func TestKeptWork(t *testing.T) {
 		shown := must(rpc.Call(t.Context(), w.as(w.keys["mallory"]), api.ShowKeptWork, api.KeptID{ID: id}))(t)
 		if len(shown.Content) != 0 {
 			t.Errorf("a stranger sees %+v", shown.Content)
+		}
+	})
+	t.Run("an agent that changes its own files while a command of another runs accuses nobody", func(t *testing.T) {
+		w.edit("builder", "src/b.txt", "more of builder\n")
+		ask := func(agent hub.AgentID, kind reservation.Kind, command string) reservation.Answer {
+			q := reservation.Question{Tree: w.repo, Paths: []string{}, Kind: kind, Session: "s-" + string(agent), Command: command}
+			return must(rpc.Call(t.Context(), w.as(w.keys[agent]), api.AskFiles, q))(t)
+		}
+		before := strings.Count(w.mail(w.operator), `"topic":"kept-work"`)
+		ask("tester", reservation.Edit, "make test")
+		w.now.Add(int64(time.Second))
+		w.command("builder", w.repo, "git checkout -q src/b.txt")
+		ask("tester", reservation.After, "make test")
+		if got := strings.Count(w.mail(w.operator), `"topic":"kept-work"`); got != before {
+			t.Errorf("messages: got %d, want %d", got, before)
 		}
 	})
 	t.Run("dropped work is gone", func(t *testing.T) {

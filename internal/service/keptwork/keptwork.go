@@ -144,6 +144,7 @@ type Act struct {
 
 // A begun is an act that runs.
 type begun struct {
+	at       time.Time // when it was kept
 	state    hub.KeptState
 	late     bool
 	destroys bool     // its text says so
@@ -260,7 +261,7 @@ func (s *Service) Before(ctx context.Context, t hub.WorkingTree, act Act, o Opti
 	if destroys && began.Sub(since) < holdsFor {
 		return fmt.Sprintf("the hub is still keeping %s: try again", t.Path)
 	}
-	s.running[act] = begun{late: true, destroys: destroys}
+	s.running[act] = begun{at: began, late: true, destroys: destroys}
 	return ""
 }
 
@@ -276,7 +277,7 @@ func (s *Service) note(t hub.WorkingTree, act Act, state hub.KeptState, destroys
 		delete(s.running, old)
 	}
 	late := s.running[act].late
-	s.running[act] = begun{state, late, destroys, stash}
+	s.running[act] = begun{s.o.Clock(), state, late, destroys, stash}
 	s.mu.Unlock()
 	why := hub.KeptBeforeCommand
 	switch {
@@ -373,6 +374,7 @@ func (s *Service) After(ctx context.Context, t hub.WorkingTree, act Act, o Optio
 	before, isKnown := s.running[act]
 	delete(s.running, act)
 	s.recent[t.Path] = t
+	s.visited(t, act.Agent)
 	s.mu.Unlock()
 	rules := s.rules(t)
 	if !isKnown || before.state.ID == "" || rules.Off {
@@ -390,7 +392,7 @@ func (s *Service) After(ctx context.Context, t hub.WorkingTree, act Act, o Optio
 	if now.ID == before.state.ID {
 		return Loss{}
 	}
-	out := s.classify(t, act, loss)
+	out := s.classify(t, act, before.at, loss)
 	out.held = held
 	s.attribute(ctx, t, act, before.state, now)
 	hasLoss := len(loss.Files)+len(loss.Stash)+len(loss.Branches) > 0
@@ -411,8 +413,10 @@ func (s *Service) After(ctx context.Context, t hub.WorkingTree, act Act, o Optio
 	return out
 }
 
-// classify returns what of a loss is that of others.
-func (s *Service) classify(t hub.WorkingTree, act Act, loss hub.KeptLoss) (out Loss) {
+// classify returns what of a loss is that of others. A file whose author acted in the tree since the
+// act began may have been changed by its author, and is left out; so are entries of the stash and
+// branches if any other agent acted in the repository.
+func (s *Service) classify(t hub.WorkingTree, act Act, began time.Time, loss hub.KeptLoss) (out Loss) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.authors[t.Path]
@@ -421,8 +425,10 @@ func (s *Service) classify(t hub.WorkingTree, act Act, loss hub.KeptLoss) (out L
 		by, isKnown := known[f.Path]
 		isCurrent := isKnown && by.digest == f.Digest
 		isOwn := isCurrent && by.agent == act.Agent
-		isMere := !isCurrent && !f.Lost // a change of content whose author is not known
-		if f.Stashed || isOwn || isMere {
+		isMere := !isCurrent && !f.Lost                               // a change of content whose author is not known
+		isBuilt := !isCurrent && f.State == "ignored" && f.Left != "" // a build writes its products again
+		isOfAuthor := isCurrent && s.hasActed(t, by.agent, began)
+		if f.Stashed || isOwn || isMere || isBuilt || isOfAuthor {
 			continue
 		}
 		out.Files = append(out.Files, f.Path)
@@ -433,8 +439,10 @@ func (s *Service) classify(t hub.WorkingTree, act Act, loss hub.KeptLoss) (out L
 			out.Of = append(out.Of, by.agent)
 		}
 	}
-	out.Stash = len(loss.Stash)
-	out.Branches = loss.Branches
+	if !s.hasOtherActed(t.Repository, act.Agent, began) {
+		out.Stash = len(loss.Stash)
+		out.Branches = loss.Branches
+	}
 	return out
 }
 

@@ -31,12 +31,46 @@ type visit struct {
 	at         time.Time
 }
 
-// visited notes that an agent acts in a tree. The caller holds mu.
+// visited notes that an act of an agent in a tree begins or ends. The caller holds mu.
 func (s *Service) visited(t hub.WorkingTree, agent hub.AgentID) {
 	if s.acted[t.Path] == nil {
 		s.acted[t.Path] = map[hub.AgentID]visit{}
 	}
 	s.acted[t.Path][agent] = visit{t.Repository, s.o.Clock()}
+}
+
+// hasActed reports whether an agent acts in a tree, or did since a time. The caller holds mu.
+func (s *Service) hasActed(t hub.WorkingTree, agent hub.AgentID, since time.Time) bool {
+	if v, isKnown := s.acted[t.Path][agent]; isKnown && v.at.After(since) {
+		return true
+	}
+	for act, one := range s.running {
+		isRecent := s.o.Clock().Sub(one.at) < aloneAfter // the end of an act can be missed
+		isCommand := isRecent && !act.Edits
+		if isCommand && act.Agent == agent && act.Tree == t.Path {
+			return true
+		}
+	}
+	return false
+}
+
+// Denied forgets an act that was refused, and does not run.
+func (s *Service) Denied(act Act) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.running, act)
+}
+
+// hasOtherActed reports whether another agent acted in a repository since a time. The caller holds mu.
+func (s *Service) hasOtherActed(repository string, agent hub.AgentID, since time.Time) bool {
+	for _, agents := range s.acted {
+		for other, v := range agents {
+			if other != agent && v.repository == repository && v.at.After(since) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // isAlone reports whether no other agent acted in a repository for some time. The caller holds mu.

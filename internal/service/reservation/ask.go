@@ -182,7 +182,13 @@ func (s *Service) askAll(ctx context.Context, actor hub.Caller, q Question, does
 		answer.Notes = append(answer.Notes, out.Notes...)
 		out = answer
 		if out.Decision == Deny {
-			return out, nil
+			break
+		}
+	}
+	if keeps && out.Decision == Deny {
+		for _, one := range trees {
+			act.Tree = one.tree.Path
+			s.keeper.Denied(act)
 		}
 	}
 	return out, nil

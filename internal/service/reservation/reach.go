@@ -25,6 +25,8 @@ type Keeper interface {
 	// Before keeps a tree before an act. names are the files of the act, for a folder without git.
 	// It returns the reason to refuse an act that is known to destroy, while the keeping goes on.
 	Before(ctx context.Context, t hub.WorkingTree, act Act, names []string, destroys bool) (refusal string)
+	// Denied tells that an act in a tree was refused, and does not run.
+	Denied(act Act)
 	// After compares a tree with its state before the act. It returns the command line that brings
 	// back what the act destroyed of others, empty for nothing.
 	// The agents that hold files, held, and the operator hear of these from the guard.
