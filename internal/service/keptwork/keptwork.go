@@ -32,6 +32,7 @@ const (
 	maxCommand   = 200                     // bytes of the text of a command in a row
 	maxRunning   = 1000                    // commands whose end is awaited
 	maxPage      = 500
+	maxAuthors   = 10_000 // files of one tree whose authors are remembered after they are gone
 	noticeTopic  = "kept-work"
 
 	// backCommand is the command line that brings kept work back, before its id.
@@ -472,6 +473,13 @@ func (s *Service) attribute(ctx context.Context, t hub.WorkingTree, act Act, bef
 			continue
 		}
 		next[f.Path] = author{act.Agent, f.Digest}
+	}
+
+	// The author of a file that is gone matters to commands that began before.
+	for path, by := range known {
+		if _, isNewer := next[path]; !isNewer && len(next) < maxAuthors {
+			next[path] = by
+		}
 	}
 	s.authors[t.Path] = next
 }
