@@ -175,7 +175,9 @@ changes are merged with it. A file with changes of its own is named, and nothing
 		return a.print(got, func(w io.Writer) { writeBack(w, got) })
 	}, treeFlag(cmd, &p.Tree, "."), func(_ context.Context, args []string) error {
 		if len(args) > 0 && hub.KeptID(args[0]).Number() > 0 {
-			p.ID, p.Tree, args = hub.KeptID(args[0]), "", args[1:]
+			p.ID = hub.KeptID(args[0])
+			p.Tree = ""
+			args = args[1:]
 		}
 		p.Paths = args
 		return nil

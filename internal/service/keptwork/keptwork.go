@@ -429,7 +429,8 @@ func (s *Service) classify(t hub.WorkingTree, act Act, began time.Time, loss hub
 		isMere := !isCurrent && !f.Lost                               // a change of content whose author is not known
 		isBuilt := !isCurrent && f.State == "ignored" && f.Left != "" // a build writes its products again
 		isOfAuthor := isCurrent && s.hasActed(t, by.agent, began)
-		if f.Stashed || isOwn || isMere || isBuilt || isOfAuthor {
+		isLeftOut := isOwn || isMere || isBuilt
+		if f.Stashed || isLeftOut || isOfAuthor {
 			continue
 		}
 		out.Files = append(out.Files, f.Path)
