@@ -239,7 +239,7 @@ func TestACPExec(t *testing.T) {
 		{"a login is done", "locked", []string{"exec", "--auth", "key", "--", "AGENT", "x"}, exitDone, nil},
 		{"a policy that does not exist is a usage error", "good", []string{"exec", "--policy", "maybe", "--", "AGENT", "x"}, exitUsage, []string{"maybe"}},
 		{"nobody can be asked without a terminal", "good", []string{"exec", "--policy", "ask", "--", "AGENT", "x"}, exitUsage, []string{"needs a terminal"}},
-		{"a command without a prompt is a usage error", "good", []string{"exec", "--"}, exitUsage, []string{"usage"}},
+		{"a command without a prompt is a usage error", "good", []string{"exec", "--"}, exitUsage, []string{"COMMAND is missing"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var cmd *exec.Cmd
