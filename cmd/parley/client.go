@@ -40,6 +40,10 @@ func (a *app) clientFor(session string) (*rpc.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	isOwn := os.Getenv("PARLEY_URL") == ""
+	if a.home != "" && isOwn && !server.Running(home) { // that home and no other hub
+		return nil, hub.Errorf(hub.CodeDegraded, "parley", "%w: no hub is running in %s", rpc.ErrUnreachable, home).WithHint("start it: parley serve --home %s", shell.Word(home))
+	}
 	return clientAt(home, url, key, session), nil
 }
 
@@ -162,9 +166,6 @@ func (a *app) hubURL() (string, error) {
 	// A hub that was killed leaves its address, where another program may listen now.
 	if raw, err := os.ReadFile(filepath.Join(home, server.URLFile)); err == nil && server.Running(home) {
 		return strings.TrimSpace(string(raw)), nil
-	}
-	if a.home != "" { // that home and no other hub
-		return "", hub.Errorf(hub.CodeDegraded, "parley", "%w: no hub is running in %s", rpc.ErrUnreachable, home).WithHint("start it: parley serve --home %s", shell.Word(home))
 	}
 	return "http://" + server.DefaultAddr, nil
 }
