@@ -340,13 +340,19 @@ func TestKeepingChangesNothing(t *testing.T) {
 func stamps(t *testing.T, folder string) string {
 	t.Helper()
 	var b strings.Builder
-	filepath.WalkDir(folder, func(at string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(folder, func(at string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
 		info, err := d.Info()
 		if err == nil {
 			fmt.Fprintln(&b, at, info.ModTime().UnixNano())
 		}
-		return nil
+		return err
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return b.String()
 }
 
