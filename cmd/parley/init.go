@@ -6,7 +6,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 	"github.com/parley-agents/parley/internal/desk/launch"
 	"github.com/parley-agents/parley/internal/ground/text/plaintext"
 	"github.com/parley-agents/parley/internal/operation/rpc"
+	"github.com/parley-agents/parley/internal/service/check"
 )
 
 // An initialization is one call of init.
@@ -337,6 +340,7 @@ func writeInit(w io.Writer, p initrepo.Plan) {
 	if len(p.Checks) == 0 {
 		line("check", "none")
 	}
+	writeProposed(w, p)
 	step("landing", p.Landing)
 	step("guard", p.Guard)
 	switch n := len(p.Agents); n {
@@ -346,6 +350,22 @@ func writeInit(w io.Writer, p initrepo.Plan) {
 		line("agents", p.Agents[0]+" is installed")
 	default:
 		line("agents", strings.Join(p.Agents[:n-1], ", ")+" and "+p.Agents[n-1]+" are installed")
+	}
+}
+
+// writeProposed writes everything that parley.yaml proposes, because the yes to the plan allows it.
+func writeProposed(w io.Writer, p initrepo.Plan) {
+	if len(p.Proposed) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "  parley.yaml proposes, and your yes allows:")
+	all := make([]check.Proposal, len(p.Proposed))
+	for i, c := range p.Proposed {
+		all[i] = check.Proposal{Name: c.Name, Command: c.Command, Check: c}
+	}
+	writeProposals(w, all)
+	for _, name := range slices.Sorted(maps.Keys(p.Tests)) {
+		fmt.Fprintf(w, "  the test of contract %s: %s\n", plaintext.Line(name), plaintext.Line(p.Tests[name]))
 	}
 }
 

@@ -184,3 +184,18 @@ func TestInitUndoKeepsOlderThings(t *testing.T) {
 	contains(t, inRepository(t, dir, h.env(""), "check", "list", "--as-operator").out, "mine")
 	contains(t, h.operator("hub", "folder", "list").out, dir)
 }
+
+// The yes to a plan allows what parley.yaml proposes, so the plan shows all of it: what runs before a
+// command, its variables, and checks in an agent's own tree, which never become a gate of landing.
+func TestInitShowsProposals(t *testing.T) {
+	t.Parallel()
+	dir, env := initHouse(t)
+	commitFile(t, dir, "parley.yaml", "checks:\n  unit: {command: [test, -f, good], setup: echo ready, env: {MODE: fast}, required: true}\n  here: {command: [make, here], in_place: true}\n")
+	r := inRepository(t, dir, env, "init", "--yes", "--as-operator")
+	contains(t, r.err, "your yes allows", "before it: echo ready", "with MODE=fast", "here: make here", "in the agent's own working tree", "into main when unit passes")
+	if r.code != exitDone {
+		t.Fatalf("exit %d\n%s%s", r.code, r.out, r.err)
+	}
+	policy := inRepository(t, dir, env, "land", "policy", "--as-operator")
+	contains(t, policy.out, "checks unit")
+}

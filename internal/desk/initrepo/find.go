@@ -107,12 +107,20 @@ func (r Repository) Checks(ctx context.Context) []Check {
 // testTarget finds the target test of a Makefile.
 var testTarget = pattern.New(`(?m)^test[ \t]*:([^=]|$)`)
 
-// proposals returns the checks that the repository's own file proposes.
-func (r Repository) proposals(ctx context.Context) (out []Check) {
+// proposed returns what the repository's own file proposes. The hub names the error of a file that
+// cannot be read.
+func (r Repository) proposed(ctx context.Context) checkfile.File {
 	file, err := checkfile.Parse(checkfile.Name, r.file(ctx, checkfile.Name))
 	if err != nil {
-		return nil // the hub says what is wrong with the file
+		return checkfile.File{}
 	}
+	return file
+}
+
+// proposals returns the checks that the repository's own file proposes. Those that run in an agent's
+// own tree judge no commit.
+func (r Repository) proposals(ctx context.Context) (out []Check) {
+	file := r.proposed(ctx)
 	for _, c := range file.Checks {
 		if !c.InPlace {
 			out = append(out, Check{Name: c.Name, Command: c.Command, Setup: c.Setup, Source: checkfile.Name, proposed: true})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parley-agents/parley/hub"
+	"github.com/parley-agents/parley/internal/ground/checkfile"
 	"github.com/parley-agents/parley/internal/operation/api"
 	"github.com/parley-agents/parley/internal/operation/rpc"
 )
@@ -43,8 +44,13 @@ type Plan struct {
 	Guard      Step       `json:"guard"`
 	Agents     []string   `json:"agents"` // CLIs that are installed
 
+	// Proposed and Tests are all that parley.yaml proposes, if its checks are to be trusted.
+	Proposed []hub.RepositoryCheck `json:"proposed,omitempty"`
+	Tests    checkfile.Tests       `json:"contract_tests,omitempty"`
+
 	checks  []Check // those of Checks
 	trusted bool    // the checks come from the repository's own file
+	digest  string  // of that file, as the plan shows it
 	into    string
 	hook    Hook
 }
@@ -147,10 +153,23 @@ func (p *Plan) newChecks(ctx context.Context, w Wishes) {
 	default:
 		p.checks = p.Repository.Checks(ctx)
 	}
+	if slices.ContainsFunc(p.checks, func(c Check) bool { return c.proposed }) {
+		file := p.Repository.proposed(ctx)
+		p.Proposed = file.Checks.Of(hub.Repository{Path: p.Repository.Path})
+		p.Tests = file.ContractTests
+		p.digest = file.Digest()
+	}
 	for _, c := range p.checks {
 		p.trusted = p.trusted || c.proposed
-		where := fmt.Sprintf("(%s)", c.Source)
-		p.Checks = append(p.Checks, Step{Name: c.Name, State: New, Text: fmt.Sprintf("%s   %s   required, 10 minutes", hub.CommandText(c.Command), where)})
+		line := hub.CommandText(c.Command)
+		if len(c.Setup) > 0 {
+			line += ", after " + hub.CommandText(c.Setup)
+		}
+		text := fmt.Sprintf("%s   (%s)   required, 10 minutes", line, c.Source)
+		if c.proposed {
+			text = fmt.Sprintf("%s   (%s)", line, c.Source)
+		}
+		p.Checks = append(p.Checks, Step{Name: c.Name, State: New, Text: text})
 	}
 }
 
@@ -239,11 +258,8 @@ func (p *Plan) addChecks(ctx context.Context, c *rpc.Client, done *entry) error 
 	at := api.RepositoryParams{Repository: p.Repository.Path}
 	isNew := slices.ContainsFunc(p.Checks, func(s Step) bool { return s.State == New })
 	if isNew && p.trusted {
-		seen, err := rpc.Call(ctx, c, api.ListChecks, at)
-		if err != nil {
-			return err
-		}
-		if _, err := rpc.Call(ctx, c, api.TrustChecks, api.TrustParams{RepositoryParams: at, Digest: seen.Digest}); err != nil {
+		// The hub refuses a file that is not the one in the plan.
+		if _, err := rpc.Call(ctx, c, api.TrustChecks, api.TrustParams{RepositoryParams: at, Digest: p.digest}); err != nil {
 			return err
 		}
 	}

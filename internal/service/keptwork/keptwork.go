@@ -33,6 +33,7 @@ const (
 	maxRunning   = 1000                    // commands whose end is awaited
 	maxPage      = 500
 	maxAuthors   = 10_000 // files of one tree whose authors are remembered after they are gone
+	maxLost      = 100_000
 	noticeTopic  = "kept-work"
 
 	// backCommand is the command line that brings kept work back, before its id.
@@ -407,7 +408,9 @@ func (s *Service) After(ctx context.Context, t hub.WorkingTree, act Act, o Optio
 	}
 	s.mu.Lock()
 	for path, agent := range out.authors {
-		s.lost[lostKey{out.ID, path}] = agent
+		if len(s.lost) < maxLost { // beyond it a lost file is the operator's to bring back
+			s.lost[lostKey{out.ID, path}] = agent
+		}
 	}
 	s.mu.Unlock()
 	out.Line = backCommand + string(out.ID)
